@@ -1,0 +1,34 @@
+"""Macros that give every target of ours the same language level, threads and test setup."""
+
+_COPTS = ["-std=c++20", "-fopenmp"]
+_LINKOPTS = ["-fopenmp"]
+
+def trainrt_library(name, copts = [], **kwargs):
+    native.cc_library(
+        name = name,
+        copts = _COPTS + copts,
+        linkopts = _LINKOPTS,
+        linkstatic = 1,
+        **kwargs
+    )
+
+def trainrt_binary(name, copts = [], **kwargs):
+    native.cc_binary(
+        name = name,
+        copts = _COPTS + copts,
+        linkopts = _LINKOPTS,
+        **kwargs
+    )
+
+def trainrt_test(name, deps = [], copts = [], size = "small", **kwargs):
+    native.cc_test(
+        name = name,
+        copts = _COPTS + copts,
+        linkopts = _LINKOPTS,
+        linkstatic = 1,
+        deps = deps + ["@catch2_main"],
+        env = {"BAZEL_TEST": "1"},
+        size = size,
+        timeout = "long",
+        **kwargs
+    )

@@ -1,0 +1,133 @@
+// An ONNX file in memory: decoded, checked, with its parameters found; shapes still symbolic.
+#ifndef TRAINRT_FRONTEND_ONNX_MODEL_H_
+#define TRAINRT_FRONTEND_ONNX_MODEL_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/builder.h"
+#include "graph/graph.h"
+#include "trainrt/error.h"
+#include "trainrt/tensor.h"
+
+namespace trainrt {
+
+/// A dim of an input or output as the file declares it.
+struct Dim {
+  int64_t size = -1;   // -1: not fixed
+  std::string symbol;  // name of a free dim; may be empty
+};
+
+/// An input or output of the model.
+struct Port {
+  std::string name;
+  DType dtype = DType::kFloat32;  // as in the file
+  bool has_shape = false;
+  std::vector<Dim> dims;
+};
+/// "[n,4]"
+std::string to_string(const Port& port);
+
+/// A weight of the file. The rule of discovery stands in docs/design.md, "Parameters".
+struct WeightInfo {
+  std::string name;      // as in the file; Constant nodes: the output's name, "#2" … on recurrence
+  std::string original;  // the framework's name where it can be told (blocks.0.attn.weight), else name
+  bool transposed = false;  // the file holds the framework's weight transposed
+  std::string module;       // dotted path of the owning module, may be empty
+  DType dtype = DType::kFloat32;  // as stored
+  Shape shape;
+  std::string reason;  // why it is, or is not, a parameter
+};
+
+/// What a call binds an input to.
+struct InputBinding {
+  TensorType type;
+  /// The contents, when they decide a shape or a branch (they become constants of the graph).
+  std::optional<Tensor> value;
+};
+
+enum class BatchNormMode : uint8_t {
+  kTrain,   // batch statistics in train mode, whatever the exporter froze
+  kGraph,   // as the file says
+  kFrozen,  // running statistics always
+};
+
+struct SpecializeOptions {
+  DType working = DType::kFloat32;  // every floating value of the file is computed in this type
+  bool training = true;
+  BatchNormMode batch_norm = BatchNormMode::kTrain;
+  bool dropout = true;  // false: Dropout is the identity in train mode too
+};
+
+/// A specialized model. Inputs: kData for the model's inputs (name, concrete type), kParameter for
+/// each weight of OnnxModel::parameters() that the graph uses, kBuffer for running statistics, at
+/// most one kRng named "rng". Outputs: role kOutput, in the file's order. Updates of running
+/// statistics are Assign nodes of section kForward with kState outputs.
+struct Specialized {
+  Graph graph;
+  /// Inputs whose contents decide shapes or branches but were not given as values. When it is not
+  /// empty the graph is not usable: specialize again with their contents.
+  std::vector<std::string> needs_value;
+};
+
+/// Immutable after loading; may be shared between threads.
+class OnnxModel {
+ public:
+  /// Reads a model and the external data below its folder. A file that is no ONNX model, or breaks
+  /// ONNX's rules, throws Error(kFile) or Error(kInvalidModel) with every problem found.
+  static OnnxModel load(const std::string& path);
+  /// As load; external data is looked for below `folder`.
+  static OnnxModel from_bytes(std::span<const char> bytes, const std::string& folder = ".");
+
+  OnnxModel(OnnxModel&&) noexcept;
+  OnnxModel& operator=(OnnxModel&&) noexcept;
+  ~OnnxModel();
+
+  /// Inputs that are no initializers, in the file's order.
+  const std::vector<Port>& inputs() const;
+  const std::vector<Port>& outputs() const;
+  /// Candidates for training: float weights on a differentiable path to some output.
+  const std::vector<WeightInfo>& parameters() const;
+  /// Running statistics of BatchNormalization that are stored in the file.
+  const std::vector<WeightInfo>& buffers() const;
+  /// Float weights of rank >= 1 that are neither, with the reason.
+  const std::vector<WeightInfo>& other_weights() const;
+
+  /// The stored value; float16 and bfloat16 stay as they are. Throws Error(kInput) for an unknown
+  /// name.
+  Tensor weight(const std::string& name) const;
+  /// 0 when the domain is not imported.
+  int64_t opset(const std::string& domain = "") const;
+  /// Nodes by op ("Conv", "com.microsoft::Gelu"), functions inlined.
+  std::map<std::string, int64_t> op_counts() const;
+  /// Things a user should know that are no obstacles (a newer opset than known, …).
+  const std::vector<std::string>& warnings() const;
+  /// The imported graph, symbolic shapes, one line a node.
+  std::string text() const;
+
+  /// Lowers the model to the IR for concrete input types. Obstacles go to `problems`, all that can
+  /// be found at once. Every input of the model must be bound. Throws Error(kInput) when a binding
+  /// does not fit its declaration ("input x: expected [n,4], given [5,6]").
+  Specialized specialize(const std::map<std::string, InputBinding>& inputs,
+                         const SpecializeOptions& options, const Evaluator& evaluator,
+                         Diagnostics& problems) const;
+
+  /// Writes the same model with new values for some weights (file names, any float dtype, converted
+  /// to the stored one): all else as it was; external data is kept external or made so above 2 GB.
+  /// Written to a temporary file and renamed. Throws Error(kFile).
+  void save(const std::string& path, const std::map<std::string, Tensor>& values) const;
+
+ private:
+  OnnxModel();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trainrt
+
+#endif  // TRAINRT_FRONTEND_ONNX_MODEL_H_

@@ -1,0 +1,74 @@
+// Identifiers, ops and the static type of values.
+#ifndef TRAINRT_GRAPH_TYPES_H_
+#define TRAINRT_GRAPH_TYPES_H_
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "trainrt/tensor.h"
+
+namespace trainrt {
+
+enum class Op : uint8_t {
+#define OP(name, min_in, max_in, outputs, attrs) k##name,
+#include "graph/op_list.def"
+#undef OP
+};
+
+inline constexpr int kOpCount = 0
+#define OP(name, min_in, max_in, outputs, attrs) +1
+#include "graph/op_list.def"
+#undef OP
+    ;
+
+struct OpInfo {
+  std::string_view name;  // as in op_list.def
+  int min_inputs;
+  int max_inputs;  // -1: any number
+  int outputs;     // -1: decided by attributes and inputs
+};
+
+const OpInfo& op_info(Op op);
+bool parse_op(std::string_view name, Op* out);
+
+/// Elementwise ops read and write each element once: the result may overwrite an operand of the
+/// same size. NumPy broadcasting between the operands.
+bool is_elementwise(Op op);
+/// Ops whose first output is the storage of their first input (Assign, OptimizerUpdate, …).
+bool is_state_update(Op op);
+/// Ops that only reinterpret bytes (Reshape, Identity, StopGradient).
+bool is_view(Op op);
+
+template <typename Tag>
+struct Id {
+  int32_t index = -1;
+  explicit operator bool() const { return index >= 0; }
+  auto operator<=>(const Id&) const = default;
+};
+using NodeId = Id<struct NodeTag>;
+using ValueId = Id<struct ValueTag>;
+
+struct TensorType {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+
+  int64_t rank() const { return static_cast<int64_t>(shape.size()); }
+  int64_t size() const { return element_count(shape); }
+  size_t bytes() const { return static_cast<size_t>(size()) * dtype_size(dtype); }
+  bool operator==(const TensorType&) const = default;
+};
+
+/// "float32[2,3]"
+std::string to_string(const TensorType& type);
+
+}  // namespace trainrt
+
+template <typename Tag>
+struct std::hash<trainrt::Id<Tag>> {
+  size_t operator()(trainrt::Id<Tag> id) const noexcept { return std::hash<int32_t>()(id.index); }
+};
+
+#endif  // TRAINRT_GRAPH_TYPES_H_

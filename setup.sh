@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Installs what trainrt builds with, on Debian 12 or 13 as root. Says what it will do first; touches nothing
+# when everything is there already. `./setup.sh --check` only reports.
+set -euo pipefail
+
+base_packages=(bazel-bootstrap git python3)
+library_packages=(g++-14 libdnnl-dev catch2 libonnx-dev libprotobuf-dev protobuf-compiler libeigen3-dev libhwy-dev
+  libcli11-dev nlohmann-json3-dev zlib1g-dev libstb-dev libbenchmark-dev)
+
+installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# Debian 12's own libraries are too old for these; a package counts only from the version named here.
+new_enough() {
+  case "$1" in
+    libdnnl-dev) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 3.6 ;;
+    catch2) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 3.5 ;;
+    libonnx-dev) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 1.16 ;;
+    libhwy-dev) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 1.1 ;;
+    *) true ;;
+  esac
+}
+
+command -v dpkg-query >/dev/null || {
+  echo "setup.sh: this is not Debian; install by hand: ${base_packages[*]} ${library_packages[*]}" >&2
+  exit 1
+}
+missing_base=() missing_libraries=()
+for p in "${base_packages[@]}"; do installed "$p" || missing_base+=("$p"); done
+for p in "${library_packages[@]}"; do { installed "$p" && new_enough "$p"; } || missing_libraries+=("$p"); done
+if [ "${#missing_base[@]}" -eq 0 ] && [ "${#missing_libraries[@]}" -eq 0 ]; then
+  echo "setup: everything is installed already"
+  exit 0
+fi
+echo "setup: will install with apt-get: ${missing_base[*]-} ${missing_libraries[*]-}"
+[ "${1:-}" != --check ] || exit 1
+[ "$(id -u)" = 0 ] || { echo "setup.sh: run it as root (it calls apt-get), or install the packages above yourself" >&2; exit 1; }
+
+export DEBIAN_FRONTEND=noninteractive
+. /etc/os-release
+target=()
+if [ "${VERSION_CODENAME:-}" = bookworm ]; then
+  echo "setup: Debian 12 found; the libraries come from Debian 13 (trixie), added as a source with low priority"
+  d=/etc/apt/sources.list.d
+  if [ -f $d/debian.sources ]; then # the main stanza only, not the security one
+    awk 'BEGIN{RS="";ORS="\n\n"} /bookworm-updates|Suites: bookworm( |\n|$)/' $d/debian.sources |
+      sed 's/^Suites:.*/Suites: trixie/' > $d/trixie.sources
+  else
+    sed -n '/^deb .*bookworm /{s/bookworm /trixie /p;q}' /etc/apt/sources.list > $d/trixie.list
+  fi
+  printf 'Package: *\nPin: release n=trixie\nPin-Priority: 100\n' > /etc/apt/preferences.d/trixie
+  target=(-t trixie)
+fi
+options=(-y --no-install-recommends -o Dpkg::Options::=--force-confold)
+apt-get -qq update
+if [ "${#missing_base[@]}" -gt 0 ]; then apt-get -qq install "${options[@]}" "${missing_base[@]}"; fi
+if [ "${#missing_libraries[@]}" -gt 0 ]; then
+  apt-get -qq install "${options[@]}" "${target[@]}" "${missing_libraries[@]}"
+fi
+echo "setup: done"

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Runs `bazel test` on the given targets and ends with the line `N passed, N failed`.
+
+Counted are single Catch2 test cases. The logs come from Bazel's event file, since bazel-testlogs keeps
+those of targets that are gone. A target that does not build, crashes or prints no summary counts as
+one failure."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def run_bazel(args):
+    """Bazel's exit code and its build events."""
+    with tempfile.TemporaryDirectory() as tmp:
+        events = pathlib.Path(tmp) / "events.json"
+        code = subprocess.run(["bazel", "test", "--keep_going", f"--build_event_json_file={events}", *args]).returncode
+        return code, [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
+
+
+def count_log(text, ok):
+    """(passed, failed, skipped) of one test log."""
+    if found := re.search(r"^All tests passed \(.* in (\d+) test cases?\)", text, re.M):
+        return int(found[1]), int(not ok), 0
+    if found := re.search(r"^test cases: .*", text, re.M):
+        count = {k: int(n) for n, k in re.findall(r"(\d+) (passed|failed as expected|failed|skipped)", found[0])}
+        failed = count.get("failed", 0) or int(not ok)
+        return count.get("passed", 0) + count.get("failed as expected", 0), failed, count.get("skipped", 0)
+    return (int(ok and "No tests ran" not in text), int(not ok), 0)
+
+
+def main():
+    code, events = run_bazel(sys.argv[1:] or ["//..."])
+    passed = failed = skipped = 0
+    for event in events:
+        if "testResult" in event:
+            result = event["testResult"]
+            logs = [o["uri"] for o in result.get("testActionOutput", []) if o["name"] == "test.log"]
+            text = pathlib.Path(logs[0].removeprefix("file://")).read_text(errors="replace") if logs else ""
+            p, f, s = count_log(text, result.get("status") == "PASSED")
+            passed, failed, skipped = passed + p, failed + f, skipped + s
+        elif "targetCompleted" in event.get("id", {}) and not event.get("completed", {}).get("success"):
+            failed += 1
+    if skipped:
+        print(f"{skipped} skipped")
+    if passed + failed == 0:
+        failed = 1
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(code or (1 if failed else 0))
+
+
+main()
