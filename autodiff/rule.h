@@ -27,6 +27,11 @@ class GradArgs {
   Var dy(size_t i = 0) const { return gradients_[i]; }
   /// Whether anyone asks for the gradient of input i; a rule may skip the others (return absent).
   bool needs(size_t i) const { return needed_[i]; }
+  /// formula() when somebody asks for the gradient of input i, else absent.
+  template <typename F>
+  Var want(size_t i, F formula) const {
+    return needs(i) ? formula() : Var();
+  }
   template <typename T>
   const T& attr() const {
     return std::get<T>(node_.attrs);

@@ -30,5 +30,6 @@ def trainrt_test(name, deps = [], copts = [], size = "small", **kwargs):
         env = {"BAZEL_TEST": "1"},
         size = size,
         timeout = "long",
+
         **kwargs
     )

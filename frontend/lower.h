@@ -49,6 +49,8 @@ class LowerContext {
   virtual Tensor constant(size_t i) const = 0;
   std::vector<int64_t> ints(size_t i) const;  // constant(i) as int64
   double number(size_t i) const;              // constant(i), one element
+  /// As constant(), for any value; `what` says in the refusal what it is.
+  virtual Tensor constant_of(Var value, const std::string& what) const = 0;
   /// Contents if they are known, without refusing.
   std::optional<Tensor> try_constant(size_t i) const { return b.constant_value(in(i)); }
 
@@ -103,6 +105,7 @@ class LowerContext {
   /// Lowers a subgraph attribute with its inputs bound; names of outer graphs are visible.
   virtual std::vector<Var> subgraph(std::string_view attr, std::span<const Var> inputs) = 0;
   virtual size_t subgraph_input_count(std::string_view attr) const = 0;
+  virtual size_t subgraph_output_count(std::string_view attr) const = 0;
 
   [[noreturn]] void refuse(std::string kind, std::string reason) const {
     throw LowerError{std::move(kind), std::move(reason)};
@@ -132,6 +135,8 @@ inline constexpr int64_t kNewestOpset = 28;
 
 /// The row for an op at an opset; null when there is none.
 const LoweringRow* find_lowering(std::string_view domain, std::string_view op, int64_t opset);
+/// The oldest opset with a row for an op; nothing when there is no row at all.
+std::optional<int64_t> oldest_lowering(std::string_view domain, std::string_view op);
 
 // One list per family.
 std::span<const LoweringRow> elementwise_lowerings();   // arithmetic, logic, activations, Cast, Where

@@ -321,7 +321,7 @@ std::vector<int64_t> all_axes(Var x) {
   return axes;
 }
 
-Var sum_to_shape(Var x, const Shape& shape) {
+Var sum_to_shape(Var x, Shape shape) {
   if (x.shape() == shape) return x;
   const int64_t extra = x.rank() - static_cast<int64_t>(shape.size());
   TRAINRT_CHECK(extra >= 0, "sum_to_shape to a higher rank");
@@ -331,7 +331,7 @@ Var sum_to_shape(Var x, const Shape& shape) {
       axes.push_back(i);
     }
   }
-  return reshape(reduce_sum(x, std::move(axes), true), shape);
+  return reshape(reduce_sum(x, std::move(axes), true), std::move(shape));
 }
 
 Var matmul(Var a, Var b, MatMulAttrs attrs) { return a.builder().add(Op::kMatMul, {a, b}, attrs); }

@@ -154,7 +154,7 @@ Var reduce_min(Var x, std::vector<int64_t> axes, bool keepdims = false);
 Var reduce_prod(Var x, std::vector<int64_t> axes, bool keepdims = false);
 std::vector<int64_t> all_axes(Var x);
 /// Sums x over the axes that broadcasting from `shape` added or stretched.
-Var sum_to_shape(Var x, const Shape& shape);
+Var sum_to_shape(Var x, Shape shape);
 
 Var matmul(Var a, Var b, MatMulAttrs attrs = {});
 Var softmax(Var x, int64_t axis);

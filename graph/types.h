@@ -64,6 +64,10 @@ struct TensorType {
 /// "float32[2,3]"
 std::string to_string(const TensorType& type);
 
+/// Limits of every value, checked by infer_types: kernels rely on them.
+inline constexpr int64_t kMaxRank = 16;
+inline constexpr int64_t kMaxElements = int64_t{1} << 40;
+
 }  // namespace trainrt
 
 template <typename Tag>

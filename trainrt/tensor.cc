@@ -44,6 +44,7 @@ uint16_t double_to_half(double value) {
   const double magnitude = std::fabs(value);
   if (std::isnan(value)) return sign | 0x7E00u;
   if (magnitude >= 65520.0) return sign | 0x7C00u;
+  if (magnitude == 0) return sign;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   const int shift = std::max(exponent - 11, -24);  // weight of the last fraction bit

@@ -34,12 +34,15 @@ InputFile::InputFile(const std::string& path) : path_(path) {
 
 InputFile::~InputFile() { ::close(fd_); }
 
+void InputFile::check_range(uint64_t offset, uint64_t count) const {
+  if (offset <= size_ && count <= size_ - offset) return;
+  throw Error(ErrorCode::kFile, "'" + path_ + "' is cut off: " + std::to_string(count) +
+                                    " bytes expected at offset " + std::to_string(offset) +
+                                    ", the file has " + std::to_string(size_));
+}
+
 void InputFile::read(uint64_t offset, std::span<char> out) const {
-  if (offset > size_ || out.size() > size_ - offset) {
-    throw Error(ErrorCode::kFile, "'" + path_ + "' is cut off: " + std::to_string(out.size()) +
-                                      " bytes expected at offset " + std::to_string(offset) +
-                                      ", the file has " + std::to_string(size_));
-  }
+  check_range(offset, out.size());
   while (!out.empty()) {
     const ssize_t n = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
@@ -50,7 +53,7 @@ void InputFile::read(uint64_t offset, std::span<char> out) const {
 }
 
 std::string InputFile::read(uint64_t offset, uint64_t count) const {
-  if (offset > size_ || count > size_ - offset) read(offset, std::span<char>(nullptr, count));
+  check_range(offset, count);
   std::string out(count, '\0');
   read(offset, std::span<char>(out));
   return out;

@@ -25,6 +25,8 @@ class InputFile {
   std::string read(uint64_t offset, uint64_t count) const;
 
  private:
+  void check_range(uint64_t offset, uint64_t count) const;
+
   std::string path_;
   int fd_ = -1;
   uint64_t size_ = 0;

@@ -1,0 +1,44 @@
+"""Times PyTorch's training step: torch_step.py NAME MODE [SECONDS]; prints one line of JSON.
+
+MODE: eager, channelslast, compile or compile-channelslast."""
+import json
+import resource
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+import models
+
+name, mode = sys.argv[1], sys.argv[2].split("-")
+seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 5
+module, x, target = models.build(name)
+module.train()
+if "channelslast" in mode and x.dim() == 4:
+    module.to(memory_format=torch.channels_last)
+    x = x.to(memory_format=torch.channels_last)
+forward = torch.compile(module) if "compile" in mode else module
+optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, fused=True)
+peak_mib = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before = peak_mib()
+
+
+def step():
+    optimizer.zero_grad(set_to_none=True)
+    y = forward(x)
+    loss = F.cross_entropy(y.reshape(-1, y.shape[-1]), target.reshape(-1))
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for _ in range(3):
+    step()
+times, start = [], time.perf_counter()
+while time.perf_counter() - start < seconds or len(times) < 5:
+    begin = time.perf_counter()
+    loss = step()
+    times.append(1e3 * (time.perf_counter() - begin))
+print(json.dumps({"step_ms": statistics.median(times), "loss": loss, "step_mib": peak_mib() - before}))

@@ -1,0 +1,208 @@
+// Original names of weights: what the framework called them before the exporter did.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "frontend/parameters.h"
+
+namespace trainrt {
+namespace {
+
+bool is_digits(std::string_view s) {
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// Without the "#2" of a recurring name.
+std::string_view without_suffix(std::string_view name) {
+  const size_t hash = name.rfind('#');
+  return hash != std::string_view::npos && is_digits(name.substr(hash + 1)) ? name.substr(0, hash)
+                                                                            : name;
+}
+
+/// The part before `_output_N`, if the name ends so.
+std::optional<std::string_view> before_output(std::string_view name) {
+  const size_t at = name.rfind("_output_");
+  if (at == std::string_view::npos || !is_digits(name.substr(at + 8))) return std::nullopt;
+  return name.substr(0, at);
+}
+
+/// Elements of the list of strings that the dynamo exporter writes: "['', 'layer1', 'conv2d']".
+std::vector<std::string> parse_list(std::string_view text) {
+  std::vector<std::string> items;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\'' && text[i] != '"') continue;
+    const size_t end = text.find(text[i], i + 1);
+    if (end == std::string_view::npos) break;
+    items.emplace_back(text.substr(i + 1, end - i - 1));
+    i = end;
+  }
+  return items;
+}
+
+/// "/net/layers.0/fc/MatMul" -> "net.layers.0.fc": scopes of the TorchScript exporter. A scope
+/// repeats the name of its container ("f", then "f.0").
+std::string torchscript_scope(std::string_view name) {
+  if (name.empty() || name[0] != '/') return "";
+  std::vector<std::string_view> parts;
+  size_t begin = 1;
+  for (size_t slash; (slash = name.find('/', begin)) != std::string_view::npos; begin = slash + 1) {
+    const std::string_view part = name.substr(begin, slash - begin);
+    const bool repeats = !parts.empty() && part.size() > parts.back().size() &&
+                         part.substr(0, parts.back().size()) == parts.back() &&
+                         part[parts.back().size()] == '.';
+    if (repeats) {
+      parts.back() = part;
+    } else {
+      parts.push_back(part);
+    }
+  }
+  std::string scope;
+  for (std::string_view p : parts) scope += (scope.empty() ? "" : ".") + std::string(p);
+  return scope;
+}
+
+std::string scope_of(const ImportedNode& node) {
+  for (const onnx::StringStringEntryProto& p : node.proto->metadata_props()) {
+    if (p.key() != "pkg.torch.onnx.name_scopes") continue;
+    const std::vector<std::string> scopes = parse_list(p.value());
+    return scopes.size() >= 2 ? scopes[scopes.size() - 2] : "";
+  }
+  return torchscript_scope(node.proto->name());
+}
+
+struct Guess {
+  std::string name;
+  bool transposed = false;
+  bool operator==(const Guess&) const = default;
+};
+
+/// What the module that contains `node` calls its input `i`; "" when that cannot be told.
+Guess role(const ImportedNode& n, size_t i, const Shape& shape) {
+  const std::string& op = n.op;
+  if (op == "MatMul" && i == 1 && shape.size() == 2) return {"weight", true};
+  if (op == "Gemm" && i == 1) {
+    const ImportedAttr* t = n.find("transB");
+    return {"weight", t == nullptr || t->proto->i() == 0};
+  }
+  if (op == "Add" && shape.size() == 1) return {"bias"};
+  if (op == "Gather" && i == 0 && shape.size() == 2) return {"weight"};
+  if (op == "PRelu" && i == 1) return {"weight"};
+  const bool two = op == "Gemm" || op == "Conv" || op == "ConvTranspose" ||
+                   op == "LayerNormalization" || op == "InstanceNormalization" ||
+                   op == "GroupNormalization" || op == "BatchNormalization";
+  if (two && i == 1) return {"weight"};
+  if (two && i == 2) return {"bias"};
+  if (op == "BatchNormalization" && i == 3) return {"running_mean"};
+  if (op == "BatchNormalization" && i == 4) return {"running_var"};
+  return {};
+}
+
+class Namer {
+ public:
+  explicit Namer(ImportedModel& model) : m_(model), readers_(weight_readers(model)) {
+    for_each_imported(m_.graph, [&](const ImportedNode& n) {
+      if (!n.needed) return;
+      for (int32_t v : n.inputs) {
+        if (v >= 0) value_readers_[v].push_back(&n);
+      }
+    });
+  }
+
+  void run() {
+    std::map<std::string, int> taken;
+    std::vector<Guess> guesses(m_.weights.size());
+    for (size_t i = 0; i < m_.weights.size(); ++i) {
+      const ImportedWeight& w = m_.weights[i];
+      if (w.is_float && is_made_up_name(w.info.name)) guesses[i] = guess(i);
+      ++taken[guesses[i].name.empty() ? w.info.name : guesses[i].name];
+    }
+    for (size_t i = 0; i < m_.weights.size(); ++i) {
+      WeightInfo& info = m_.weights[i].info;
+      if (!guesses[i].name.empty() && taken[guesses[i].name] == 1) {
+        info.original = guesses[i].name;
+        info.transposed = guesses[i].transposed;
+      }
+      info.module = module_of(info.original, i);
+    }
+  }
+
+ private:
+  Guess guess(size_t weight) const {
+    std::optional<Guess> found;
+    for (const WeightReader& r : readers_[weight]) {
+      if (!r.node->domain.empty()) return {};
+      Guess g = role(*r.node, r.input, m_.weights[weight].info.shape);
+      if (g.name.empty()) return {};
+      const std::string scope = scope_of(*r.node);
+      if (!scope.empty()) {
+        g.name = scope + "." + g.name;
+      } else if (g.name == "weight") {
+        g.name = beside_bias(*r.node);
+        if (g.name.empty()) return {};
+      } else {
+        return {};
+      }
+      if (found && !(*found == g)) return {};
+      found = g;
+    }
+    return found.value_or(Guess{});
+  }
+
+  /// "fc.weight" when the product that `node` computes is only read by an Add of "fc.bias".
+  std::string beside_bias(const ImportedNode& node) const {
+    if (node.outputs.size() != 1) return "";
+    const auto it = value_readers_.find(node.outputs[0]);
+    if (it == value_readers_.end() || it->second.size() != 1) return "";
+    const ImportedNode& add = *it->second[0];
+    if (add.op != "Add" || add.inputs.size() != 2) return "";
+    for (int32_t v : add.inputs) {
+      if (v < 0) continue;
+      const int32_t w = m_.values[static_cast<size_t>(v)].weight;
+      if (w < 0) continue;
+      const std::string& bias = m_.weights[static_cast<size_t>(w)].info.name;
+      if (bias.size() > 5 && bias.ends_with(".bias")) {
+        return bias.substr(0, bias.size() - 4) + "weight";
+      }
+    }
+    return "";
+  }
+
+  std::string module_of(const std::string& name, size_t weight) const {
+    if (is_made_up_name(name)) {
+      return readers_[weight].size() == 1 ? scope_of(*readers_[weight][0].node) : "";
+    }
+    const size_t dot = name.find_last_of("./");
+    if (dot == std::string::npos || dot == 0) return "";
+    std::string module = name.substr(name[0] == '/' ? 1 : 0, dot - (name[0] == '/' ? 1 : 0));
+    std::replace(module.begin(), module.end(), '/', '.');
+    return module;
+  }
+
+  ImportedModel& m_;
+  std::vector<std::vector<WeightReader>> readers_;
+  std::map<int32_t, std::vector<const ImportedNode*>> value_readers_;
+};
+
+}  // namespace
+
+bool is_constant_name(const std::string& full) {
+  const auto stem = before_output(without_suffix(full));
+  if (!stem) return false;
+  const size_t slash = stem->rfind('/');
+  std::string_view last = slash == std::string_view::npos ? *stem : stem->substr(slash + 1);
+  if (last == "Constant") return true;
+  return last.starts_with("Constant_") && is_digits(last.substr(9));
+}
+
+bool is_made_up_name(const std::string& full) {
+  const std::string_view name = without_suffix(full);
+  for (std::string_view prefix : {"val_", "const_fold_opt__", "helper.constant."}) {
+    if (name.starts_with(prefix) && is_digits(name.substr(prefix.size()))) return true;
+  }
+  return is_digits(name) || name.starts_with("onnx::") || before_output(name).has_value();
+}
+
+void name_weights(ImportedModel& model) { Namer(model).run(); }
+
+}  // namespace trainrt

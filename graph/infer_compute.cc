@@ -1,0 +1,195 @@
+// Reductions, scans, MatMul, normalisation.
+#include <cmath>
+
+#include "graph/infer_util.h"
+
+namespace trainrt::infer {
+namespace {
+
+// The shape without (or with ones at) the axes; they are sorted and distinct.
+Shape reduced(const Shape& shape, std::span<const int64_t> axes, bool keepdims) {
+  Shape out;
+  size_t next = 0;
+  for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i) {
+    if (next < axes.size() && axes[next] == i) {
+      ++next;
+      if (keepdims) out.push_back(1);
+    } else {
+      out.push_back(shape[static_cast<size_t>(i)]);
+    }
+  }
+  return out;
+}
+
+Types reduce(const Args& a) {
+  const auto& attr = a.attr<ReduceAttrs>();
+  check_numeric(a, 0);
+  bool empty = false;
+  for (size_t i = 0; i < attr.axes.size(); ++i) {
+    check_axis(attr.axes[i], a.in[0].rank());
+    if (i > 0 && attr.axes[i] <= attr.axes[i - 1]) {
+      fail("axes ", to_string(attr.axes), " must be sorted and distinct");
+    }
+    empty = empty || a.in[0].shape[static_cast<size_t>(attr.axes[i])] == 0;
+  }
+  if (a.op == Op::kReduceMean && empty && !is_float(a.in[0].dtype)) {
+    fail("the mean of no integers is undefined: ", to_string(a.in[0]), " over axes ",
+         to_string(attr.axes));
+  }
+  return {{a.in[0].dtype, reduced(a.in[0].shape, attr.axes, attr.keepdims)}};
+}
+
+Types arg(const Args& a) {
+  const auto& attr = a.attr<ArgAttrs>();
+  check_numeric(a, 0);
+  check_axis(attr.axis, a.in[0].rank());
+  const int64_t axes[] = {attr.axis};
+  const TensorType out{DType::kInt64, reduced(a.in[0].shape, axes, attr.keepdims)};
+  if (a.in[0].shape[static_cast<size_t>(attr.axis)] == 0 && out.size() > 0) {
+    fail("axis ", attr.axis, " of ", to_string(a.in[0]), " is empty: there is nothing to find");
+  }
+  return {out};
+}
+
+Types cumulate(const Args& a) {
+  check_numeric(a, 0);
+  check_axis(a.attr<CumAttrs>().axis, a.in[0].rank());
+  return {a.in[0]};
+}
+
+Types top_k(const Args& a) {
+  const auto& attr = a.attr<TopKAttrs>();
+  check_numeric(a, 0);
+  check_axis(attr.axis, a.in[0].rank());
+  Shape shape = a.in[0].shape;
+  int64_t& dim = shape[static_cast<size_t>(attr.axis)];
+  if (attr.k < 0 || attr.k > dim) {
+    fail("k = ", attr.k, " does not fit axis ", attr.axis, " of ", to_string(a.in[0].shape));
+  }
+  dim = attr.k;
+  return {{a.in[0].dtype, shape}, {DType::kInt64, shape}};
+}
+
+Types matmul(const Args& a) {
+  const auto& attr = a.attr<MatMulAttrs>();
+  check_numeric(a, 0);
+  check_same_dtype(a, 0, 1);
+  check_rank(a, 0, 2);
+  check_rank(a, 1, 2);
+  Shape x = a.in[0].shape, y = a.in[1].shape;
+  if (attr.trans_a) std::swap(x[x.size() - 1], x[x.size() - 2]);
+  if (attr.trans_b) std::swap(y[y.size() - 1], y[y.size() - 2]);
+  if (x.back() != y[y.size() - 2]) {
+    fail("inner dims differ: ", to_string(a.in[0].shape), attr.trans_a ? " transposed" : "",
+         " times ", to_string(a.in[1].shape), attr.trans_b ? " transposed" : "");
+  }
+  const int64_t rows = x[x.size() - 2], columns = y.back();
+  x.resize(x.size() - 2);
+  y.resize(y.size() - 2);
+  Shape shape = broadcast_shapes(x, y);
+  shape.push_back(rows);
+  shape.push_back(columns);
+  return {{a.in[0].dtype, shape}};
+}
+
+Types softmax(const Args& a) {
+  check_float(a, 0);
+  check_axis(a.attr<AxisAttrs>().axis, a.in[0].rank());
+  return {a.in[0]};
+}
+
+Types softmax_grad(const Args& a) {
+  check_same_type(a.in[1], a.in[0], "operand 1");
+  return softmax(a);
+}
+
+void check_epsilon(const NormAttrs& attr) {
+  if (!std::isfinite(attr.epsilon) || attr.epsilon < 0) {
+    fail("epsilon ", attr.epsilon, " must be finite and not negative");
+  }
+}
+
+// The normalised dims and the type of mean and 1/sd.
+std::pair<TensorType, TensorType> layer_norm_types(const TensorType& x, const NormAttrs& attr) {
+  check_axis(attr.axis, x.rank());
+  check_epsilon(attr);
+  TensorType scale{x.dtype, {x.shape.begin() + attr.axis, x.shape.end()}};
+  TensorType mean = x;
+  std::fill(mean.shape.begin() + attr.axis, mean.shape.end(), 1);
+  return {scale, mean};
+}
+
+Types layer_norm(const Args& a) {
+  check_float(a, 0);
+  if (a.in.size() == 2) fail("LayerNorm takes scale and bias together or neither");
+  const auto [scale, mean] = layer_norm_types(a.in[0], a.attr<NormAttrs>());
+  if (a.in.size() == 3) {
+    check_same_type(a.in[1], scale, "scale");
+    check_same_type(a.in[2], scale, "bias");
+  }
+  return {a.in[0], mean, mean};
+}
+
+Types layer_norm_grad(const Args& a) {
+  check_float(a, 0);
+  const auto [scale, mean] = layer_norm_types(a.in[0], a.attr<NormAttrs>());
+  check_same_type(a.in[1], a.in[0], "operand 1");
+  check_same_type(a.in[2], mean, "mean");
+  check_same_type(a.in[3], mean, "1/sd");
+  if (a.in.size() == 4) return {a.in[0]};
+  check_same_type(a.in[4], scale, "scale");
+  return {a.in[0], scale, scale};
+}
+
+TensorType channel_type(const Args& a) {
+  const auto& attr = a.attr<NormAttrs>();
+  check_float(a, 0);
+  check_rank(a, 0, 2);
+  if (attr.axis != 1) fail("BatchNorm normalises axis 1, given ", attr.axis);
+  check_epsilon(attr);
+  return {a.in[0].dtype, {a.in[0].shape[1]}};
+}
+
+Types batch_norm(const Args& a) {
+  const TensorType channel = channel_type(a);
+  check_same_type(a.in[1], channel, "scale");
+  check_same_type(a.in[2], channel, "bias");
+  return {a.in[0], channel, channel};
+}
+
+Types batch_norm_grad(const Args& a) {
+  const TensorType channel = channel_type(a);
+  check_same_type(a.in[1], a.in[0], "operand 1");
+  check_same_type(a.in[2], channel, "scale");
+  check_same_type(a.in[3], channel, "mean");
+  check_same_type(a.in[4], channel, "variance");
+  return {a.in[0], channel, channel};
+}
+
+constexpr Row kRows[] = {
+    {Op::kReduceSum, reduce},
+    {Op::kReduceMean, reduce},
+    {Op::kReduceMax, reduce},
+    {Op::kReduceMin, reduce},
+    {Op::kReduceProd, reduce},
+    {Op::kArgMax, arg},
+    {Op::kArgMin, arg},
+    {Op::kCumSum, cumulate},
+    {Op::kCumProd, cumulate},
+    {Op::kTopK, top_k},
+    {Op::kMatMul, matmul},
+    {Op::kSoftmax, softmax},
+    {Op::kSoftmaxGrad, softmax_grad},
+    {Op::kLogSoftmax, softmax},
+    {Op::kLogSoftmaxGrad, softmax_grad},
+    {Op::kLayerNorm, layer_norm},
+    {Op::kLayerNormGrad, layer_norm_grad},
+    {Op::kBatchNorm, batch_norm},
+    {Op::kBatchNormGrad, batch_norm_grad},
+};
+
+}  // namespace
+
+std::span<const Row> compute_rows() { return kRows; }
+
+}  // namespace trainrt::infer

@@ -1,0 +1,156 @@
+// BatchNorm on plain tensors: [N, C] by columns, [N, C, spatial…] by one channel after another, so
+// that the second pass over a channel finds it in the cache.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/threads.h"
+#include "kernels/cpu/vector_ops.h"
+
+namespace trainrt {
+namespace {
+
+constexpr int64_t kPanel = 256;
+
+struct BatchShape {
+  int64_t batch, channels, spatial;
+  double count() const { return static_cast<double>(batch * spatial); }
+};
+
+BatchShape batch_shape(const Shape& x) {
+  return {x[0], x[1], size_of(x, 2, x.size())};
+}
+
+Support takes_norm(const NodeView& node) {
+  Support s = all_float(node);
+  if (!s.ok) return s;
+  if (node.outputs[0].rank() < 2 || node.attr<NormAttrs>().axis != 1) {
+    return Support::no("takes channels on axis 1");
+  }
+  return node.outputs[0].size() == 0 ? Support::no("takes no empty operand") : s;
+}
+
+template <typename F>
+void for_each_panel(const BatchShape& s, const F& f) {
+  const int64_t panels = (s.channels + kPanel - 1) / kPanel;
+  parallel_items(panels, s.batch * std::min(kPanel, s.channels), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) f(p * kPanel, std::min(kPanel, s.channels - p * kPanel));
+  });
+}
+
+/// y = (x - mean) / sqrt(var + epsilon) scale + bias
+std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
+  const BatchShape s = batch_shape(node.inputs[0].shape);
+  const double epsilon = node.attr<NormAttrs>().epsilon;
+  return make_kernel([=](const KernelArgs& args) {
+    const VectorOps& v = vector_ops();
+    const float *x = args.input<float>(0), *scale = args.input<float>(1),
+                *bias = args.input<float>(2);
+    float *y = args.output<float>(0), *means = args.output<float>(1), *vars = args.output<float>(2);
+    if (s.spatial == 1) {
+      for_each_panel(s, [&](int64_t c, int64_t n) {
+        float a[kPanel], b[kPanel];
+        const float inverse = static_cast<float>(1.0 / s.count());
+        v.column_sum(x + c, s.batch, s.channels, means + c, n);
+        v.affine(means + c, inverse, 0.0f, means + c, n);
+        v.column_square_deviation(x + c, means + c, s.batch, s.channels, vars + c, n);
+        v.affine(vars + c, inverse, 0.0f, vars + c, n);
+        for (int64_t j = 0; j < n; ++j) {
+          const double k = scale[c + j] / std::sqrt(vars[c + j] + epsilon);
+          a[j] = static_cast<float>(k);
+          b[j] = static_cast<float>(bias[c + j] - means[c + j] * k);
+        }
+        for (int64_t r = 0; r < s.batch; ++r) {
+          v.affine_rows(x + r * s.channels + c, a, b, y + r * s.channels + c, n);
+        }
+      });
+      return;
+    }
+    parallel_items(s.channels, 2 * s.batch * s.spatial, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        const auto at = [&](int64_t n) { return (n * s.channels + c) * s.spatial; };
+        double sum = 0, square = 0;
+        for (int64_t n = 0; n < s.batch; ++n) sum += v.sum(x + at(n), s.spatial);
+        const float mean = static_cast<float>(sum / s.count());
+        for (int64_t n = 0; n < s.batch; ++n) square += v.square_deviation(x + at(n), mean, s.spatial);
+        const double variance = square / s.count();
+        const double k = scale[c] / std::sqrt(variance + epsilon);
+        const float a = static_cast<float>(k), b = static_cast<float>(bias[c] - mean * k);
+        for (int64_t n = 0; n < s.batch; ++n) v.affine(x + at(n), a, b, y + at(n), s.spatial);
+        means[c] = mean;
+        vars[c] = static_cast<float>(variance);
+      }
+    });
+  });
+}
+
+/// With r = 1 / sqrt(var + epsilon): dbias = sum dy, dscale = r sum dy (x - mean),
+/// dx = scale r (dy - dbias / count - (x - mean) r dscale / count).
+std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
+  const BatchShape s = batch_shape(node.inputs[0].shape);
+  const double epsilon = node.attr<NormAttrs>().epsilon;
+  struct Factors {
+    float dy, x, constant;
+  };
+  const auto factors = [=](double sum, double dscale, double scale, double mean, double r) {
+    const double a = scale * r, b = -a * r * dscale / s.count();
+    return Factors{static_cast<float>(a), static_cast<float>(b),
+                   static_cast<float>(-a * sum / s.count() - b * mean)};
+  };
+  return make_kernel([=](const KernelArgs& args) {
+    const VectorOps& v = vector_ops();
+    const float *dy = args.input<float>(0), *x = args.input<float>(1), *scale = args.input<float>(2),
+                *means = args.input<float>(3), *vars = args.input<float>(4);
+    float *dx = args.output<float>(0), *dscales = args.output<float>(1),
+          *dbiases = args.output<float>(2);
+    if (s.spatial == 1) {
+      for_each_panel(s, [&](int64_t c, int64_t n) {
+        float a[kPanel], b[kPanel], k[kPanel];
+        v.column_sum(dy + c, s.batch, s.channels, dbiases + c, n);
+        v.column_deviation_dot(x + c, means + c, dy + c, s.batch, s.channels, dscales + c, n);
+        for (int64_t j = 0; j < n; ++j) {
+          const double r = 1.0 / std::sqrt(vars[c + j] + epsilon), dscale = dscales[c + j] * r;
+          const Factors f = factors(dbiases[c + j], dscale, scale[c + j], means[c + j], r);
+          dscales[c + j] = static_cast<float>(dscale);
+          a[j] = f.dy;
+          b[j] = f.x;
+          k[j] = f.constant;
+        }
+        for (int64_t row = 0; row < s.batch; ++row) {
+          const int64_t i = row * s.channels + c;
+          v.linear2_rows(dy + i, a, x + i, b, k, dx + i, n);
+        }
+      });
+      return;
+    }
+    parallel_items(s.channels, 2 * s.batch * s.spatial, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        const auto at = [&](int64_t n) { return (n * s.channels + c) * s.spatial; };
+        const float mean = means[c];
+        double sum = 0, product = 0;
+        for (int64_t n = 0; n < s.batch; ++n) {
+          sum += v.sum(dy + at(n), s.spatial);
+          product += v.deviation_dot(x + at(n), mean, dy + at(n), s.spatial);
+        }
+        const double r = 1.0 / std::sqrt(vars[c] + epsilon), dscale = product * r;
+        const Factors f = factors(sum, dscale, scale[c], mean, r);
+        for (int64_t n = 0; n < s.batch; ++n) {
+          v.linear2(dy + at(n), f.dy, x + at(n), f.x, f.constant, dx + at(n), s.spatial);
+        }
+        dscales[c] = static_cast<float>(dscale);
+        dbiases[c] = static_cast<float>(sum);
+      }
+    });
+  });
+}
+
+constexpr KernelRow kRows[] = {
+    {Op::kBatchNorm, "cpu.batch_norm", takes_norm, plan_norm, true},
+    {Op::kBatchNormGrad, "cpu.batch_norm", takes_norm, plan_norm_grad, true},
+};
+
+}  // namespace
+
+std::span<const KernelRow> batch_norm_rows() { return kRows; }
+
+}  // namespace trainrt

@@ -1,0 +1,64 @@
+// Cast between float32, int32, int64 and bool.
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/threads.h"
+
+namespace trainrt {
+namespace {
+
+bool known(DType t) {
+  return t == DType::kFloat32 || t == DType::kInt32 || t == DType::kInt64 || t == DType::kBool;
+}
+
+Support takes_cast(const NodeView& node) {
+  return known(node.inputs[0].dtype) && known(node.outputs[0].dtype)
+             ? Support::yes()
+             : Support::no("casts between float32, int32, int64 and bool");
+}
+
+template <typename From, typename To>
+std::unique_ptr<Kernel> convert(int64_t n) {
+  return make_kernel([n](const KernelArgs& args) {
+    const From* x = args.input<From>(0);
+    To* y = args.output<To>(0);
+    parallel_ranges(n, kParallelElements / 2, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if constexpr (std::is_same_v<To, bool>) {
+          y[i] = x[i] != From{};
+        } else {
+          y[i] = static_cast<To>(x[i]);
+        }
+      }
+    });
+  });
+}
+
+template <typename From>
+std::unique_ptr<Kernel> convert_from(DType to, int64_t n) {
+  switch (to) {
+    case DType::kFloat32: return convert<From, float>(n);
+    case DType::kInt32: return convert<From, int32_t>(n);
+    case DType::kInt64: return convert<From, int64_t>(n);
+    default: return convert<From, bool>(n);
+  }
+}
+
+std::unique_ptr<Kernel> plan_cast(const NodeView& node, Scratch&) {
+  const DType to = node.outputs[0].dtype;
+  const int64_t n = node.outputs[0].size();
+  switch (node.inputs[0].dtype) {
+    case DType::kFloat32: return convert_from<float>(to, n);
+    case DType::kInt32: return convert_from<int32_t>(to, n);
+    case DType::kInt64: return convert_from<int64_t>(to, n);
+    default: return convert_from<bool>(to, n);
+  }
+}
+
+constexpr KernelRow kRows[] = {
+    {Op::kCast, "cpu.cast", takes_cast, plan_cast, true},
+};
+
+}  // namespace
+
+std::span<const KernelRow> cast_rows() { return kRows; }
+
+}  // namespace trainrt

@@ -1,0 +1,121 @@
+// MatMul by oneDNN on plain row-major operands. Transposition is expressed by strides and never by
+// a copy: oneDNN packs its operands inside, and a reorder costs a fifth of the product.
+#include <cstring>
+
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/rows.h"
+
+namespace trainrt {
+namespace {
+
+using Dims = dnnl::memory::dims;
+
+constexpr int64_t kMaxRank = 12;  // DNNL_MAX_NDIMS
+
+Support takes_matmul(const NodeView& node) {
+  Support s = all_float(node);
+  if (!s.ok) return s;
+  return node.outputs[0].rank() <= kMaxRank ? s : Support::no("takes tensors up to rank 12");
+}
+
+/// Batch dims, batch strides, and the two last dims of one operand as the product reads them.
+struct Operand {
+  Dims dims, strides;
+};
+
+/// Batch dims of both operands over the output's, neighbours merged where both move alike.
+struct Problem {
+  Operand a, b, c;
+};
+
+Problem make_problem(const NodeView& node) {
+  const auto& attr = node.attr<MatMulAttrs>();
+  const Shape &sa = node.inputs[0].shape, &sb = node.inputs[1].shape, &sc = node.outputs[0].shape;
+  const size_t ra = sa.size(), rb = sb.size(), rc = sc.size();
+  const int64_t m = sc[rc - 2], n = sc[rc - 1], k = attr.trans_a ? sa[ra - 2] : sa[ra - 1];
+  Problem p;
+  for (size_t d = 0; d + 2 < rc; ++d) {
+    const int64_t size = sc[d];
+    if (size == 1) continue;
+    const int64_t da = d + ra >= rc ? sa[d + ra - rc] : 1, db = d + rb >= rc ? sb[d + rb - rc] : 1;
+    const bool merge = !p.c.dims.empty() && (p.a.dims.back() != 1) == (da != 1) &&
+                       (p.b.dims.back() != 1) == (db != 1);
+    if (merge) {
+      p.a.dims.back() *= da;
+      p.b.dims.back() *= db;
+      p.c.dims.back() *= size;
+    } else {
+      p.a.dims.push_back(da);
+      p.b.dims.push_back(db);
+      p.c.dims.push_back(size);
+    }
+  }
+  // One weight for the whole batch: the batch dim becomes rows.
+  int64_t rows = m;
+  if (p.c.dims.size() == 1 && p.b.dims[0] == 1 && !attr.trans_a) {
+    rows *= p.c.dims[0];
+    p.a.dims.clear();
+    p.b.dims.clear();
+    p.c.dims.clear();
+  }
+  const auto finish = [](Operand& o, int64_t x, int64_t y, bool trans) {
+    int64_t stride = x * y;
+    o.strides.resize(o.dims.size());
+    for (size_t d = o.dims.size(); d-- > 0;) {
+      o.strides[d] = stride;
+      stride *= o.dims[d];
+    }
+    o.dims.insert(o.dims.end(), {x, y});
+    o.strides.insert(o.strides.end(), {trans ? 1 : y, trans ? x : 1});
+  };
+  finish(p.a, rows, k, attr.trans_a);
+  finish(p.b, k, n, attr.trans_b);
+  finish(p.c, rows, n, false);
+  return p;
+}
+
+class MatMulKernel final : public Kernel {
+ public:
+  MatMulKernel(const Problem& p, Scratch& scratch) {
+    const auto a = float_desc(p.a.dims, p.a.strides), b = float_desc(p.b.dims, p.b.strides),
+               c = float_desc(p.c.dims, p.c.strides);
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::matmul::primitive_desc pd(onednn_engine(), a, b, c, attr);
+    scratch_ = book(scratch, pd.scratchpad_desc().get_size());
+    call_ = OneDnnPrimitive(dnnl::matmul(pd), {{DNNL_ARG_SRC, a},
+                                               {DNNL_ARG_WEIGHTS, b},
+                                               {DNNL_ARG_DST, c},
+                                               {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+  }
+
+  void run(const KernelArgs& args) const override {
+    call_.execute({const_cast<void*>(args.in[0]), const_cast<void*>(args.in[1]), args.out[0],
+                   scratch_at<char>(args, scratch_)});
+  }
+
+ private:
+  OneDnnPrimitive call_;
+  size_t scratch_ = 0;
+};
+
+std::unique_ptr<Kernel> plan_matmul(const NodeView& node, Scratch& scratch) {
+  const size_t bytes = node.outputs[0].bytes();
+  if (bytes == 0) return make_kernel([](const KernelArgs&) {});
+  if (node.inputs[0].size() == 0) {  // the inner dim is empty
+    return make_kernel([bytes](const KernelArgs& args) { std::memset(args.out[0], 0, bytes); });
+  }
+  return guard_onednn("planning MatMul", [&]() -> std::unique_ptr<Kernel> {
+    return std::make_unique<MatMulKernel>(make_problem(node), scratch);
+  });
+}
+
+constexpr KernelRow kRows[] = {
+    {Op::kMatMul, "onednn.matmul", takes_matmul, plan_matmul, false},
+};
+
+}  // namespace
+
+std::span<const KernelRow> matmul_rows() { return kRows; }
+
+}  // namespace trainrt

@@ -1,0 +1,48 @@
+#include "kernels/cpu/onednn.h"
+
+#include "trainrt/error.h"
+
+namespace trainrt {
+namespace {
+
+const dnnl::stream& onednn_stream() {
+  static const dnnl::stream stream(onednn_engine());
+  return stream;
+}
+
+}  // namespace
+
+const dnnl::engine& onednn_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+void check_onednn(dnnl_status_t status, const char* what) {
+  if (status == dnnl_success) return;
+  const bool memory = status == dnnl_out_of_memory;
+  throw Error(memory ? ErrorCode::kMemory : ErrorCode::kRuntime,
+              std::string("oneDNN: ") + what + " failed with status " + std::to_string(status) +
+                  (memory ? " (out of memory)" : ""));
+}
+
+OneDnnPrimitive::OneDnnPrimitive(const dnnl::primitive& primitive,
+                                 const std::vector<std::pair<int, dnnl::memory::desc>>& args)
+    : primitive_(primitive) {
+  memories_.reserve(args.size());
+  for (const auto& [index, desc] : args) {
+    memories_.emplace_back(desc, onednn_engine(), nullptr);
+    args_.push_back({index, memories_.back().get()});
+  }
+}
+
+void OneDnnPrimitive::execute(std::initializer_list<void*> addresses) const {
+  size_t i = 0;
+  for (void* address : addresses) {
+    check_onednn(dnnl_memory_set_data_handle(args_[i++].memory, address), "setting an address");
+  }
+  check_onednn(dnnl_primitive_execute(primitive_.get(), onednn_stream().get(),
+                                      static_cast<int>(args_.size()), args_.data()),
+               "execution");
+}
+
+}  // namespace trainrt

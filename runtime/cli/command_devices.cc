@@ -1,0 +1,65 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+
+#include "runtime/cli/commands.h"
+#include "runtime/cli/report.h"
+#include "runtime/threads.h"
+
+namespace trainrt::cli {
+namespace {
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "cpu";
+}
+
+int devices(bool json) {
+  const auto memory = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  if (json) {
+    print_json({{"device", "cpu"},
+                {"name", cpu_model()},
+                {"threads", thread_count()},
+                {"memory_bytes", memory}});
+  } else {
+    std::printf("cpu  %s, %d threads, %s\n", cpu_model().c_str(), thread_count(),
+                readable_bytes(static_cast<double>(memory)).c_str());
+  }
+  return 0;
+}
+
+int version(bool json) {
+  if (json) {
+    print_json({{"version", kVersion}});
+  } else {
+    std::printf("trainrt %s\n", kVersion);
+  }
+  return 0;
+}
+
+void add_simple(CLI::App& app, Command* run, const char* name, const char* help,
+                int (*function)(bool)) {
+  CLI::App* command = app.add_subcommand(name, help);
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "As JSON lines");
+  command->callback([json, run, function] { *run = [json, function] { return function(*json); }; });
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app, Command* run) {
+  add_simple(app, run, "devices", "Where models can be trained", devices);
+}
+
+void add_version(CLI::App& app, Command* run) {
+  add_simple(app, run, "version", "Of this program", version);
+}
+
+}  // namespace trainrt::cli

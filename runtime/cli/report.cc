@@ -1,0 +1,105 @@
+#include "runtime/cli/report.h"
+
+#include <sys/resource.h>
+
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+namespace trainrt::cli {
+
+void print_json(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void note(const std::string& text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "trainrt: note: %s\n", text.c_str());
+}
+
+void print_error(const std::string& message) {
+  std::fflush(stdout);
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) std::fprintf(stderr, "trainrt: error: %s\n", line.c_str());
+  }
+}
+
+void print_error(const Error& error) {
+  if (error.problems().empty()) return print_error(std::string(error.what()));
+  for (const Problem& problem : error.problems()) print_error(to_string(problem));
+}
+
+int exit_code(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::kUsage: return 2;
+    case ErrorCode::kInvalidModel:
+    case ErrorCode::kUnsupported: return 3;
+    default: return 1;
+  }
+}
+
+Json to_json(const Problem& problem) {
+  return {{"node", problem.node},   {"op", problem.op},     {"domain", problem.domain},
+          {"opset", problem.opset}, {"kind", problem.kind}, {"reason", problem.reason}};
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+std::string readable_bytes(double bytes) {
+  const char* unit = "B";
+  for (const char* larger : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (bytes < 1024) break;
+    bytes /= 1024;
+    unit = larger;
+  }
+  char text[64];
+  std::snprintf(text, sizeof(text), unit[1] == '\0' ? "%.0f %s" : "%.1f %s", bytes, unit);
+  return text;
+}
+
+std::string with_commas(int64_t value) {
+  std::string text = std::to_string(value);
+  for (auto at = static_cast<int64_t>(text.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3) {
+    text.insert(static_cast<size_t>(at), ",");
+  }
+  return text;
+}
+
+std::string readable_time(double seconds) {
+  if (!std::isfinite(seconds)) return "--:--";
+  const auto s = static_cast<int64_t>(seconds);
+  char text[64];
+  if (s >= 3600) {
+    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof(text), "%02ld:%02ld", s / 60, s % 60);
+  }
+  return text;
+}
+
+std::string readable(double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.6g", value);
+  return text;
+}
+
+int64_t parameter_elements(const Module& module) {
+  int64_t total = 0;
+  for (const Parameter& parameter : module.parameters()) total += parameter.size();
+  return total;
+}
+
+int64_t parameter_elements(const Module& module, std::span<const std::string> names) {
+  int64_t total = 0;
+  for (const std::string& name : names) total += module.get_parameter(name).size();
+  return total;
+}
+
+}  // namespace trainrt::cli

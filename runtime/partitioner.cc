@@ -1,0 +1,53 @@
+#include "runtime/partitioner.h"
+
+#include <array>
+
+namespace trainrt {
+
+KernelLists kernel_lists(bool reference) {
+  if (reference) return {reference_kernels()};
+  return {cpu_kernels(), reference_kernels()};
+}
+
+NodeTypes::NodeTypes(const Graph& graph, const Node& node) {
+  inputs.reserve(node.inputs.size());
+  outputs.reserve(node.outputs.size());
+  for (ValueId v : node.inputs) inputs.push_back(graph.type(v));
+  for (ValueId v : node.outputs) outputs.push_back(graph.type(v));
+}
+
+std::vector<Assignment> partition(const Graph& graph, const KernelLists& lists,
+                                  Diagnostics& problems) {
+  std::array<std::vector<const KernelRow*>, static_cast<size_t>(kOpCount)> by_op;
+  for (const auto& list : lists) {
+    for (const KernelRow& row : list) by_op[static_cast<size_t>(row.op)].push_back(&row);
+  }
+  std::vector<Assignment> result(static_cast<size_t>(graph.node_count()));
+  for (int32_t i = 0; i < graph.node_count(); ++i) {
+    const Node& node = graph.node(NodeId{i});
+    if (node.op == Op::kInput || node.op == Op::kConstant) continue;
+    Assignment& assignment = result[static_cast<size_t>(i)];
+    const NodeTypes types(graph, node);
+    for (const KernelRow* row : by_op[static_cast<size_t>(node.op)]) {
+      Support support = row->supports == nullptr ? Support::yes() : row->supports(types.view(node));
+      if (support.ok) {
+        assignment.row = row;
+        break;
+      }
+      assignment.refusals.push_back({row->name, std::move(support.reason)});
+    }
+    if (assignment.row != nullptr || is_view(node.op)) continue;
+    std::string reason = "no kernel runs " + std::string(op_info(node.op).name) + " on";
+    for (const TensorType& t : types.inputs) reason += " " + to_string(t);
+    for (const Refusal& r : assignment.refusals) {
+      reason += "; " + std::string(r.row) + ": " + r.reason;
+    }
+    const SourceRef& source = graph.source(node);
+    problems.add({source.node.empty() ? describe(graph, NodeId{i}) : source.node,
+                  source.op.empty() ? std::string(op_info(node.op).name) : source.op, source.domain,
+                  source.opset, "no_kernel", std::move(reason)});
+  }
+  return result;
+}
+
+}  // namespace trainrt

@@ -1,0 +1,45 @@
+// Which kernel runs which node.
+#ifndef TRAINRT_RUNTIME_PARTITIONER_H_
+#define TRAINRT_RUNTIME_PARTITIONER_H_
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "kernels/kernel.h"
+#include "trainrt/error.h"
+
+namespace trainrt {
+
+struct Refusal {
+  std::string_view row;
+  std::string reason;
+};
+
+struct Assignment {
+  const KernelRow* row = nullptr;  // null for inputs and constants, and where nothing supports the node
+  std::vector<Refusal> refusals;   // of the rows before it
+};
+
+/// Lists of rows in order of preference.
+using KernelLists = std::vector<std::span<const KernelRow>>;
+
+/// cpu_kernels, then reference_kernels; only the latter when `reference` is set.
+KernelLists kernel_lists(bool reference);
+
+/// The first supporting row for each node, indexed by NodeId. Nodes without one become problems of
+/// kind "no_kernel".
+std::vector<Assignment> partition(const Graph& graph, const KernelLists& lists,
+                                  Diagnostics& problems);
+
+/// Types of a node's operands, as kernels see them.
+struct NodeTypes {
+  std::vector<TensorType> inputs, outputs;
+  NodeTypes(const Graph& graph, const Node& node);
+  NodeView view(const Node& node) const { return {node.op, node.attrs, inputs, outputs}; }
+};
+
+}  // namespace trainrt
+
+#endif  // TRAINRT_RUNTIME_PARTITIONER_H_

@@ -1,0 +1,413 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "graph/text.h"
+#include "runtime/glob.h"
+#include "runtime/input_check.h"
+#include "runtime/threads.h"
+
+namespace trainrt {
+namespace {
+
+BatchNormMode batch_norm_mode(BatchNormPolicy policy) {
+  switch (policy) {
+    case BatchNormPolicy::kGraph:
+      return BatchNormMode::kGraph;
+    case BatchNormPolicy::kFrozen:
+      return BatchNormMode::kFrozen;
+    default:
+      return BatchNormMode::kTrain;
+  }
+}
+
+bool matches_any(const std::vector<std::string>& patterns, const WeightInfo& weight) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
+    return glob_match(p, weight.name) || glob_match(p, weight.original);
+  });
+}
+
+// A pattern that matches nothing is a misspelt one.
+void check_patterns(const char* option, const std::vector<std::string>& patterns,
+                    const std::vector<WeightInfo>& weights) {
+  for (const std::string& p : patterns) {
+    if (std::any_of(weights.begin(), weights.end(),
+                    [&](const WeightInfo& w) { return matches_any({p}, w); })) {
+      continue;
+    }
+    throw Error(ErrorCode::kUsage, std::string(option) + ": no parameter matches '" + p + "' (of " +
+                                       std::to_string(weights.size()) + " parameters)");
+  }
+}
+
+void fill(Tensor to, const Tensor& from, const std::string& name) {
+  if (!to.defined()) return;  // folded away
+  if (to.shape() != from.shape()) {
+    throw Error(ErrorCode::kInput, name + ": expected " + to_string(to.shape()) + ", given " +
+                                       to_string(from.shape()));
+  }
+  to.copy_from(from);
+}
+
+}  // namespace
+
+Session::Session(OnnxModel model, const ModuleOptions& options)
+    : options_(options),
+      model_(std::move(model)),
+      trained_version_(std::make_shared<uint64_t>(0)),
+      seed_(options.seed) {
+  if (options.dtype != DType::kFloat32 && options.dtype != DType::kFloat64) {
+    throw Error(ErrorCode::kUsage, "the working type is float32 or float64, not " +
+                                       std::string(dtype_name(options.dtype)));
+  }
+  if (options_.plan_cache == 0) options_.plan_cache = 1;
+  set_threads(options_.threads);
+  check_patterns("freeze", options.freeze, model_.parameters());
+  check_patterns("train_only", options.train_only, model_.parameters());
+
+  auto add = [&](Store& store, const std::vector<WeightInfo>& weights) {
+    std::vector<StoreEntry> entries;
+    for (const WeightInfo& w : weights) entries.push_back({w.name, {working(), w.shape}});
+    store.add(entries);
+    for (const WeightInfo& w : weights) {
+      Tensor stored = model_.weight(w.name);
+      if (stored.dtype() != working()) stored = stored.to(working());
+      store.find(w.name).copy_from(stored);
+    }
+  };
+  add(parameter_store_, model_.parameters());
+  add(buffers_, model_.buffers());
+
+  std::map<std::string, int> originals;
+  for (const WeightInfo& w : model_.parameters()) ++originals[w.original];
+  for (const WeightInfo& w : model_.parameters()) {
+    auto state = std::make_shared<ParameterState>();
+    state->info = w;
+    state->value = parameter_store_.find(w.name);
+    state->requires_grad = (options.train_only.empty() || matches_any(options.train_only, w)) &&
+                           !matches_any(options.freeze, w);
+    state->version = trained_version_;
+    by_name_.emplace(w.name, parameters_.size());
+    if (originals[w.original] == 1) by_original_.emplace(w.original, parameters_.size());
+    parameters_.push_back(std::move(state));
+  }
+}
+
+std::shared_ptr<ParameterState> Session::find_parameter(const std::string& name) const {
+  if (const auto it = by_name_.find(name); it != by_name_.end()) return parameters_[it->second];
+  if (const auto it = by_original_.find(name); it != by_original_.end()) {
+    return parameters_[it->second];
+  }
+  return nullptr;
+}
+
+size_t Session::state_bytes() const {
+  return parameter_store_.bytes() + buffers_.bytes() + optimizer_state_.bytes() +
+         gradient_stores_.bytes();
+}
+
+Batch Session::make_batch(const TensorMap& given, const TensorMap& fixed) const {
+  Batch batch;
+  std::map<std::string, const Port*> ports;
+  for (const Port& p : model_.inputs()) ports.emplace(p.name, &p);
+  auto names = [&] {
+    std::string text;
+    for (const Port& p : model_.inputs()) text += (text.empty() ? "" : ", ") + p.name;
+    return text.empty() ? std::string("none") : text;
+  };
+  auto take = [&](const std::string& name, const Tensor& value) {
+    if (const auto it = ports.find(name); it != ports.end()) {
+      batch.inputs[name] = fit_input(name, it->second->dtype, working(), value);
+      return true;
+    }
+    return false;
+  };
+  for (const auto& [name, value] : fixed) {
+    if (!take(name, value)) {
+      throw Error(ErrorCode::kInput,
+                  "static input '" + name + "' is no input of the model; those are " + names());
+    }
+    batch.fixed.insert(name);
+  }
+  for (const auto& [name, value] : given) {
+    if (batch.fixed.contains(name) || take(name, value)) continue;
+    if (name == "target" || name.starts_with("target/")) {
+      batch.targets[name] = value;
+    } else if (name.starts_with("dy/")) {
+      batch.grads[name.substr(3)] = value;
+    } else {
+      throw Error(ErrorCode::kInput,
+                  "'" + name + "' is no input of the model; those are " + names() +
+                      " (targets are called 'target' or 'target/OUTPUT')");
+    }
+  }
+  for (const auto& [name, port] : ports) {
+    if (!batch.inputs.contains(name)) {
+      throw Error(ErrorCode::kInput, "input " + name + " is missing: expected " +
+                                         std::string(dtype_name(port->dtype)) + to_string(*port));
+    }
+  }
+  return batch;
+}
+
+std::string Session::make_key(const StepSpec& spec, const Batch& batch) const {
+  std::string key = spec.key() + "v" + std::to_string(*trained_version_) + ";";
+  for (const auto& [name, value] : batch.inputs) {
+    key += name + ":" + to_string(TensorType{value.dtype(), value.shape()});
+    if (value_inputs_.contains(name) || batch.fixed.contains(name)) {
+      key += "=";
+      key.append(static_cast<const char*>(value.raw()), value.bytes());
+    }
+    key += ";";
+  }
+  if (!spec.losses.empty()) {
+    for (const auto& [name, value] : batch.targets) key += name + to_string(value.shape()) + ";";
+  }
+  return key;
+}
+
+StepInputs Session::step_inputs(const Batch& batch) const {
+  StepInputs inputs;
+  for (const auto& [name, value] : batch.inputs) {
+    InputBinding& binding = inputs.model[name];
+    binding.type = {value.dtype(), value.shape()};
+    if (value_inputs_.contains(name) || batch.fixed.contains(name)) binding.value = value.clone();
+  }
+  for (const auto& [name, value] : batch.targets) inputs.targets[name] = value.shape();
+  return inputs;
+}
+
+StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const StageHook& on_stage,
+                               Diagnostics& problems) {
+  StepContext context{model_,
+                      {working(), spec.training, batch_norm_mode(options_.batch_norm),
+                       options_.dropout},
+                      [this](const std::string& name) {
+                        return parameters_[by_name_.at(name)]->requires_grad;
+                      },
+                      on_stage};
+  for (;;) {
+    Diagnostics found;
+    StepGraph built = build_step(context, spec, step_inputs(batch), found);
+    bool again = false;
+    for (const std::string& name : built.needs_value) again |= value_inputs_.insert(name).second;
+    if (again) continue;
+    TRAINRT_CHECK(built.needs_value.empty(), "specialization asks for values that it was given");
+    for (const Problem& p : found.problems()) problems.add(p);
+    if (found.empty() && spec.update && built.trainable.empty()) {
+      throw Error(ErrorCode::kUnsupported,
+                  "nothing to train: the loss depends on none of the " +
+                      std::to_string(std::count_if(parameters_.begin(), parameters_.end(),
+                                                   [](const auto& p) { return p->requires_grad; })) +
+                      " parameters that are not frozen (the file has " +
+                      std::to_string(parameters_.size()) + ")");
+    }
+    return built;
+  }
+}
+
+void Session::add_state(const Graph& graph) {
+  std::vector<StoreEntry> moments, stores;
+  std::vector<std::string> averages;
+  for (NodeId id : graph.inputs()) {
+    const auto& attrs = std::get<InputAttrs>(graph.node(id).attrs);
+    if (attrs.role == InputRole::kOptimizerState) {
+      if (attrs.name.starts_with("ema/") && !optimizer_state_.contains(attrs.name)) {
+        averages.push_back(attrs.name);
+      }
+      moments.push_back({attrs.name, {attrs.dtype, attrs.shape}});
+    } else if (attrs.role == InputRole::kGradient && attrs.name.starts_with("acc/")) {
+      stores.push_back({attrs.name, {attrs.dtype, attrs.shape}});
+    }
+  }
+  optimizer_state_.add(moments);
+  gradient_stores_.add(stores);
+  for (const std::string& name : averages) {
+    optimizer_state_.find(name).copy_from(parameter_store_.find(name.substr(4)));
+  }
+}
+
+Tensor Session::state_tensor(const InputAttrs& attrs) const {
+  switch (attrs.role) {
+    case InputRole::kParameter:
+      return parameter_store_.find(attrs.name);
+    case InputRole::kBuffer:
+      return buffers_.find(attrs.name);
+    case InputRole::kOptimizerState:
+      return optimizer_state_.find(attrs.name);
+    default:
+      return gradient_stores_.find(attrs.name);
+  }
+}
+
+std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
+  PlanOptions options;
+  options.kernels = kernel_lists(options_.backend == Backend::kReference ||
+                                 working() == DType::kFloat64);
+  options.schedule.interleave_updates = !spec.sections;
+  // The file's own copy of the weights; the stores are counted as state of the plan.
+  options.bytes_in_use = parameter_store_.bytes() + buffers_.bytes();
+  // States are made on the first look-up, which comes after the plan is known to fit.
+  bool added = false;
+  const Graph states_of = [&] {
+    Graph inputs;
+    for (NodeId id : graph.inputs()) {
+      const auto& attrs = std::get<InputAttrs>(graph.node(id).attrs);
+      inputs.add_node(Op::kInput, {}, attrs, {{attrs.dtype, attrs.shape}});
+    }
+    return inputs;
+  }();
+  return std::make_unique<Plan>(
+      std::move(graph),
+      [&](const InputAttrs& attrs) {
+        if (!added) add_state(states_of);
+        added = true;
+        return state_tensor(attrs);
+      },
+      options);
+}
+
+std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batch) {
+  set_threads(options_.threads);
+  const std::string key = make_key(spec, batch);
+  auto found = std::find_if(plans_.begin(), plans_.end(),
+                            [&](const auto& step) { return step->key == key; });
+  std::shared_ptr<CompiledStep> step;
+  if (found != plans_.end()) {
+    step = *found;
+    plans_.splice(plans_.begin(), plans_, found);
+  } else {
+    const auto start = std::chrono::steady_clock::now();
+    Diagnostics problems;
+    StepGraph built = build_graph(spec, batch, {}, problems);
+    const char* what = spec.seeds == Seeds::kNone ? "the model cannot be run"
+                                                  : "the model cannot be trained";
+    problems.throw_if_any(ErrorCode::kUnsupported, what);
+    // A target that does not fit must not leave a plan behind, nor touch any state.
+    step = std::make_shared<CompiledStep>();
+    step->spec = spec;
+    step->trainable = std::move(built.trainable);
+    step->terms = std::move(built.terms);
+    step->plan = make_plan(spec, std::move(built.graph));
+    step->executor = std::make_unique<Executor>(*step->plan, arena_);
+    step->plan_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+                        .count();
+    step->key = make_key(spec, batch);  // more inputs may have become part of it
+    plans_.push_front(step);
+    while (plans_.size() > options_.plan_cache) plans_.pop_back();
+  }
+  std::set<std::string> done;
+  for (const LossTerm& term : step->terms) {
+    if (term.target.empty()) continue;
+    Tensor& target = batch.targets.at(term.target);
+    if (done.insert(term.target).second) {
+      target = fit_target(term.spec, term.target, working(), target);
+    }
+    if (target_is_class_ids(term.spec.kind)) check_class_ids(term, target);
+  }
+  return step;
+}
+
+void Session::check(const StepSpec& spec, Batch& batch, Diagnostics& problems) {
+  StepGraph built = build_graph(spec, batch, {}, problems);
+  if (problems.empty()) {
+    partition(built.graph,
+              kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64),
+              problems);
+  }
+}
+
+void Session::load(CompiledStep& step, const Batch& batch, double lr, int64_t update_number) {
+  Plan& plan = *step.plan;
+  arena_.reserve(plan.arena_bytes());
+  step.run = arena_.take();
+  for (const auto& [name, value] : batch.inputs) {
+    fill(plan.input(name, InputRole::kData), value, "input " + name);
+  }
+  for (const auto& [name, value] : batch.targets) {
+    const Tensor to = plan.input(name, InputRole::kTarget);
+    if (to.defined()) fill(to, value.shape() == to.shape() ? value : value.reshape(to.shape()), name);
+  }
+  Tensor rng = plan.input("rng", InputRole::kRng);
+  if (rng.defined()) {
+    rng.data<int64_t>()[0] = static_cast<int64_t>(seed_);
+    rng.data<int64_t>()[1] = static_cast<int64_t>(rng_step_);
+  }
+  Tensor hyper = plan.input("hyper", InputRole::kHyper);
+  if (hyper.defined()) {
+    hyper.data<double>()[0] = lr;
+    hyper.data<double>()[1] = static_cast<double>(update_number);
+  }
+}
+
+void Session::load_grads(CompiledStep& step, const TensorMap& grads) {
+  for (const auto& [name, value] : grads) {
+    if (!step.plan->graph().find_output(name, OutputRole::kOutput)) {
+      throw Error(ErrorCode::kInput, "gradient of '" + name + "': the model has no such output");
+    }
+  }
+  for (const Output& o : step.plan->graph().outputs()) {
+    if (o.role != OutputRole::kOutput) continue;
+    Tensor to = step.plan->input("dy/" + o.name, InputRole::kGradient);
+    const auto it = grads.find(o.name);
+    const bool given = it != grads.end() && it->second.defined();
+    if (!is_float(step.plan->graph().type(o.value).dtype)) {
+      if (!given) continue;
+      throw Error(ErrorCode::kInput, "output " + o.name + " is " +
+                                         to_string(step.plan->graph().type(o.value)) +
+                                         ": it has no gradient");
+    }
+    if (!to.defined()) continue;
+    if (!given) {
+      to.fill(0);
+      continue;
+    }
+    fill(to, fit_input("dy/" + o.name, DType::kFloat32, working(), it->second),
+         "gradient of output " + o.name);
+  }
+}
+
+void Session::run(CompiledStep& step) {
+  TRAINRT_CHECK(holds(step), "the arena belongs to another run");
+  step.executor->run();
+}
+
+void Session::run(CompiledStep& step, Section section) {
+  TRAINRT_CHECK(holds(step) && step.spec.sections, "this step cannot run section by section");
+  const Plan& plan = *step.plan;
+  const size_t first = plan.section_begin(section);
+  const size_t last = section == Section::kUpdate
+                          ? plan.steps().size()
+                          : plan.section_begin(static_cast<Section>(static_cast<int>(section) + 1));
+  step.executor->run(first, last);
+}
+
+std::vector<std::pair<std::string, Tensor>> Session::outputs(const CompiledStep& step) const {
+  std::vector<std::pair<std::string, Tensor>> result;
+  for (const Output& o : step.plan->graph().outputs()) {
+    if (o.role != OutputRole::kOutput) continue;
+    result.emplace_back(o.name, step.plan->output(o.name, OutputRole::kOutput).clone());
+  }
+  return result;
+}
+
+std::string Session::dump(const StepSpec& spec, Batch& batch, std::string_view stage, bool dot) {
+  std::string text;
+  const bool planned = stage == "planned";
+  Diagnostics problems;
+  StepGraph built = build_graph(
+      spec, batch,
+      [&](std::string_view name, const Graph& graph) {
+        if (name == stage) text = dot ? print_dot(graph) : print(graph);
+      },
+      problems);
+  if (!text.empty()) return text;
+  problems.throw_if_any(ErrorCode::kUnsupported, "the graph cannot be built up to this stage");
+  TRAINRT_CHECK(planned, "no such stage");
+  if (dot) throw Error(ErrorCode::kUsage, "stage planned has a text form only");
+  return make_plan(spec, std::move(built.graph))->text();
+}
+
+}  // namespace trainrt

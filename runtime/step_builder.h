@@ -1,0 +1,88 @@
+// The graph of a step: the specialized model with losses, gradients and updates appended.
+#ifndef TRAINRT_RUNTIME_STEP_BUILDER_H_
+#define TRAINRT_RUNTIME_STEP_BUILDER_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/loss.h"
+#include "autodiff/optimizer.h"
+#include "frontend/onnx_model.h"
+#include "graph/graph.h"
+#include "trainrt/error.h"
+
+namespace trainrt {
+
+enum class Seeds : uint8_t {
+  kNone,     // forward only
+  kLoss,     // gradients of the loss
+  kOutputs,  // gradients of sum(dy * output), dy being inputs of role kGradient named "dy/OUTPUT"
+};
+
+struct UpdateSpec {
+  OptimizerAttrs optimizer;
+  int64_t accumulate = 1;
+  std::optional<double> clip_norm, clip_value, ema;
+};
+
+/// What a step computes. Together with the input types it is the key of a plan.
+struct StepSpec {
+  bool training = true;  // mode of BatchNorm and Dropout
+  std::vector<LossSpec> losses;
+  Seeds seeds = Seeds::kNone;
+  bool parameter_grads = true;
+  bool input_grads = false;
+  std::optional<UpdateSpec> update;  // the parameters' gradients are consumed, not put out
+  bool sections = false;             // forward, backward and update are run one by one
+
+  std::string key() const;
+};
+
+struct StepInputs {
+  std::map<std::string, InputBinding> model;
+  std::map<std::string, Shape> targets;  // "target", or "target/OUTPUT"
+};
+
+/// A loss term bound to an output.
+struct LossTerm {
+  LossSpec spec;
+  std::string output;
+  std::string target;  // name of the target input; empty when the loss has none
+  TensorType output_type;
+};
+
+struct StepGraph {
+  Graph graph;
+  std::vector<std::string> trainable;  // parameters with a gradient, in the file's order
+  std::vector<LossTerm> terms;
+  std::vector<std::string> needs_value;  // not empty: specialize again with these contents
+};
+
+struct StepContext {
+  const OnnxModel& model;
+  SpecializeOptions specialize;
+  std::function<bool(const std::string&)> wants_grad;  // parameter by file name
+  std::function<void(std::string_view stage, const Graph&)> on_stage;  // may be empty
+};
+
+/// Names: loss output "loss" (kLoss); gradients by parameter or input name (kGradient); inputs
+/// "hyper" (kHyper), "rng" (kRng), stores "acc/PARAMETER" (kGradient), averages "ema/PARAMETER"
+/// (kOptimizerState). Obstacles go to `problems`; the graph is then unusable. Throws Error(kInput)
+/// for inputs or targets that do not fit, Error(kUsage) for losses that name no output.
+StepGraph build_step(const StepContext& context, const StepSpec& spec, const StepInputs& inputs,
+                     Diagnostics& problems);
+
+/// The outputs that each term of the losses compares, given the outputs' types in order. A loss that
+/// names none takes the first float output (sum and mean: all float outputs). Its target is
+/// "target/OUTPUT", or "target" when there is only one output with targets.
+std::vector<LossTerm> bind_losses(const std::vector<LossSpec>& losses,
+                                  const std::vector<std::pair<std::string, TensorType>>& outputs,
+                                  const std::function<bool(const std::string&)>& has_target);
+
+}  // namespace trainrt
+
+#endif  // TRAINRT_RUNTIME_STEP_BUILDER_H_

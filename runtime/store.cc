@@ -1,0 +1,45 @@
+#include "runtime/store.h"
+
+#include <cstring>
+#include <memory>
+
+namespace trainrt {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
+void Store::add(std::span<const StoreEntry> entries) {
+  size_t total = 0;
+  std::vector<const StoreEntry*> fresh;
+  for (const StoreEntry& e : entries) {
+    if (contains(e.name)) continue;
+    fresh.push_back(&e);
+    total += (e.type.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  if (fresh.empty()) return;
+  // A Tensor of bytes is aligned, zero-filled and shared by the views.
+  auto flat = std::make_shared<Tensor>(DType::kUInt8, Shape{static_cast<int64_t>(total)});
+  auto* at = static_cast<std::byte*>(flat->raw());
+  for (const StoreEntry* e : fresh) {
+    if (!index_.emplace(e->name, values_.size()).second) continue;
+    names_.push_back(e->name);
+    values_.push_back(Tensor::view(at, e->type.dtype, e->type.shape, flat));
+    at += (e->type.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  bytes_ += total;
+}
+
+bool Store::contains(std::string_view name) const { return index_.contains(std::string(name)); }
+
+Tensor Store::find(std::string_view name) const {
+  const auto it = index_.find(std::string(name));
+  return it == index_.end() ? Tensor() : values_[it->second];
+}
+
+void Store::zero() {
+  for (Tensor& t : values_) std::memset(t.raw(), 0, t.bytes());
+}
+
+}  // namespace trainrt

@@ -1,0 +1,31 @@
+#include "runtime/threads.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "trainrt/error.h"
+
+namespace trainrt {
+
+void set_threads(int count) {
+  if (count < 0 || count > 4096) {
+    throw Error(ErrorCode::kUsage,
+                "threads: expected 0 (all cores) to 4096, given " + std::to_string(count));
+  }
+  omp_set_num_threads(count == 0 ? omp_get_num_procs() : count);
+}
+
+int thread_count() { return omp_get_max_threads(); }
+
+void restart_with_short_spin(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  // Passive waiting is a choice of the user's that a spin count would undo.
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  if (setenv("GOMP_SPINCOUNT", "1000", 1) != 0) return;
+  execv("/proc/self/exe", argv);
+}
+
+}  // namespace trainrt
