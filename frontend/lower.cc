@@ -12,11 +12,7 @@ using Rows = std::vector<const LoweringRow*>;  // of one op, by opset
 
 std::map<std::pair<std::string_view, std::string_view>, Rows> make_index() {
   std::map<std::pair<std::string_view, std::string_view>, Rows> index;
-  for (std::span<const LoweringRow> list :
-       {elementwise_lowerings(), shape_lowerings(), indexing_lowerings(), reduction_lowerings(),
-        linear_lowerings(), conv_lowerings(), norm_lowerings(), random_lowerings(),
-        recurrent_lowerings(), attention_lowerings(), control_flow_lowerings(),
-        contrib_lowerings()}) {
+  for (std::span<const LoweringRow> list : lowering_lists()) {
     for (const LoweringRow& row : list) index[{row.domain, row.op}].push_back(&row);
   }
   for (auto& [key, rows] : index) {
@@ -34,6 +30,13 @@ const Rows* rows_of(std::string_view domain, std::string_view op) {
 }
 
 }  // namespace
+
+std::vector<std::span<const LoweringRow>> lowering_lists() {
+  return {elementwise_lowerings(), shape_lowerings(),     indexing_lowerings(),
+          reduction_lowerings(),   linear_lowerings(),    conv_lowerings(),
+          norm_lowerings(),        random_lowerings(),    recurrent_lowerings(),
+          attention_lowerings(),   control_flow_lowerings(), contrib_lowerings()};
+}
 
 const LoweringRow* find_lowering(std::string_view domain, std::string_view op, int64_t opset) {
   const LoweringRow* best = nullptr;

@@ -138,7 +138,8 @@ const LoweringRow* find_lowering(std::string_view domain, std::string_view op, i
 /// The oldest opset with a row for an op; nothing when there is no row at all.
 std::optional<int64_t> oldest_lowering(std::string_view domain, std::string_view op);
 
-// One list per family.
+// One list per family, and all of them.
+std::vector<std::span<const LoweringRow>> lowering_lists();
 std::span<const LoweringRow> elementwise_lowerings();   // arithmetic, logic, activations, Cast, Where
 std::span<const LoweringRow> shape_lowerings();         // Reshape family, Slice, Concat, Pad, …
 std::span<const LoweringRow> indexing_lowerings();      // Gather and Scatter families, TopK, OneHot

@@ -2,11 +2,7 @@
 
 #include <algorithm>
 #include <new>
-#include <set>
 #include <stdexcept>
-
-#include "frontend/functions.h"
-#include "frontend/onnx_dtype.h"
 
 namespace trainrt {
 namespace {
@@ -87,12 +83,11 @@ class Specializer {
     }
   }
   std::vector<bool> ancestors(Var v) const;
-  Tensor evaluate(Var v, const std::vector<bool>& nodes, const std::string& what) const;
+  Tensor evaluate(Var v, const std::vector<bool>& nodes, const std::string& what);
   Var weight(int32_t w);
 
   std::map<int32_t, Var> weights_;
   std::map<std::string, const ImportedWeight*> stored_by_name_;
-  std::set<std::string> reported_;
   int64_t steps_ = 0;
   bool stopped_ = false;
 };
@@ -466,7 +461,7 @@ Tensor Specializer::constant_of(Var v, const std::string& what) {
 }
 
 /// v from the stored weights.
-Tensor Specializer::evaluate(Var v, const std::vector<bool>& nodes, const std::string& what) const {
+Tensor Specializer::evaluate(Var v, const std::vector<bool>& nodes, const std::string& what) {
   std::map<ValueId, Tensor> values;
   uint64_t bytes = 0;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -475,7 +470,7 @@ Tensor Specializer::evaluate(Var v, const std::vector<bool>& nodes, const std::s
     if (n.op == Op::kInput) {
       const ImportedWeight* w = stored_by_name_.at(std::get<InputAttrs>(n.attrs).name);
       values[n.outputs[0]] = w->stored.value.to(options.working);
-    } else if (const auto known = b.constant_value(Var(const_cast<Builder*>(&b), n.outputs[0]))) {
+    } else if (const auto known = b.constant_value(b.wrap(n.outputs[0]))) {
       values[n.outputs[0]] = *known;
     } else {
       std::vector<Tensor> inputs;

@@ -167,6 +167,11 @@ Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
   }
 }
 
+std::string_view Plan::kernel_name(size_t step) const {
+  const size_t node = at(steps_[step].node.index);
+  return schedule_.copies[node] ? std::string_view("copy") : rows_[node].row->name;
+}
+
 size_t Plan::section_begin(Section section) const {
   const auto it = std::find_if(steps_.begin(), steps_.end(), [&](const PlanStep& step) {
     return graph_.node(step.node).section >= section;
@@ -211,7 +216,7 @@ std::string Plan::text() const {
     const std::string attrs = to_string(node.attrs, false);
     if (!attrs.empty()) text += " " + attrs;
     text += "  [";
-    text += schedule_.copies[at(step.node.index)] ? "copy" : std::string(assigned.row->name);
+    text += kernel_name(i);
     text += "] bytes=" + std::to_string(node_bytes(graph_, node));
     if (const int64_t flops = node_flops(graph_, node); flops > 0) {
       text += " flops=" + std::to_string(flops);

@@ -49,6 +49,8 @@ class Plan {
 
   const Graph& graph() const { return graph_; }
   const std::vector<PlanStep>& steps() const { return steps_; }
+  /// Row that runs a step, "copy" for copied views.
+  std::string_view kernel_name(size_t step) const;
   /// First step of the backward and update sections (steps().size() when there is none); only
   /// meaningful without interleaved updates.
   size_t section_begin(Section section) const;

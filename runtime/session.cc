@@ -310,13 +310,15 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
   return step;
 }
 
-void Session::check(const StepSpec& spec, Batch& batch, Diagnostics& problems) {
+std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch,
+                                        Diagnostics& problems) {
   StepGraph built = build_graph(spec, batch, {}, problems);
   if (problems.empty()) {
     partition(built.graph,
               kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64),
               problems);
   }
+  return built.trainable;
 }
 
 void Session::load(CompiledStep& step, const Batch& batch, double lr, int64_t update_number) {
@@ -391,6 +393,20 @@ std::vector<std::pair<std::string, Tensor>> Session::outputs(const CompiledStep&
     result.emplace_back(o.name, step.plan->output(o.name, OutputRole::kOutput).clone());
   }
   return result;
+}
+
+std::vector<std::pair<std::string, TensorType>> Session::output_types(bool training,
+                                                                      const Batch& batch) {
+  StepSpec spec;
+  spec.training = training;
+  Diagnostics problems;
+  const StepGraph built = build_graph(spec, batch, {}, problems);
+  problems.throw_if_any(ErrorCode::kUnsupported, "the model cannot be run");
+  std::vector<std::pair<std::string, TensorType>> types;
+  for (const Output& o : built.graph.outputs()) {
+    if (o.role == OutputRole::kOutput) types.emplace_back(o.name, built.graph.type(o.value));
+  }
+  return types;
 }
 
 std::string Session::dump(const StepSpec& spec, Batch& batch, std::string_view stage, bool dot) {

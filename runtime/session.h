@@ -71,12 +71,15 @@ class Session {
   /// The plan for a batch, built on first use. Throws Error(kUnsupported) with all problems,
   /// Error(kInput) or Error(kMemory). Targets are converted and checked in place.
   std::shared_ptr<CompiledStep> prepare(const StepSpec& spec, Batch& batch);
-  /// What stands in the way of a step; nothing is kept.
-  void check(const StepSpec& spec, Batch& batch, Diagnostics& problems);
+  /// What stands in the way of a step; nothing is kept. Returns the parameters it would train.
+  std::vector<std::string> check(const StepSpec& spec, Batch& batch, Diagnostics& problems);
 
   /// Copies the batch, the random key and (when the step updates) the hyper-parameters into the
   /// plan's inputs and takes the arena.
   void load(CompiledStep& step, const Batch& batch, double lr, int64_t update_number);
+  /// Types of the model's outputs at these inputs.
+  std::vector<std::pair<std::string, TensorType>> output_types(bool training, const Batch& batch);
+
   /// Fills the incoming gradients of a Seeds::kOutputs step, absent ones with zeros.
   void load_grads(CompiledStep& step, const TensorMap& grads);
   /// Runs one section, or all.

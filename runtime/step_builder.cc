@@ -106,7 +106,7 @@ class StepBuilder {
     } else {
       for (const auto& [name, value] : outputs) {
         const TensorType type = graph().type(value);
-        if (!is_float(type.dtype)) continue;
+        if (!is_float(type.dtype) || !is_seed(name)) continue;
         seeds.push_back({builder.wrap(value),
                          builder.input({"dy/" + name, InputRole::kGradient, type.dtype, type.shape})});
         ends.push_back(value);
@@ -131,6 +131,11 @@ class StepBuilder {
       }
     }
     if (spec_.update) add_update_section(builder, targets);
+  }
+
+  bool is_seed(const std::string& output) const {
+    const auto& list = spec_.seed_outputs;
+    return list.empty() || std::find(list.begin(), list.end(), output) != list.end();
   }
 
   Var add_losses(Builder& builder, const std::vector<std::pair<std::string, ValueId>>& outputs) {
@@ -266,6 +271,7 @@ std::string StepSpec::key() const {
   }
   key += "seeds " + std::to_string(static_cast<int>(seeds)) + (parameter_grads ? "p" : "") +
          (input_grads ? "i" : "") + (sections ? "s" : "") + ";";
+  for (const std::string& name : seed_outputs) key += "seed " + name + ";";
   if (update) {
     key += std::string(optimizer_name(update->optimizer.kind)) + " " +
            to_string(Attrs(update->optimizer)) + " n" + std::to_string(update->accumulate) + ";";

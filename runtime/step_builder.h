@@ -34,6 +34,7 @@ struct StepSpec {
   bool training = true;  // mode of BatchNorm and Dropout
   std::vector<LossSpec> losses;
   Seeds seeds = Seeds::kNone;
+  std::vector<std::string> seed_outputs;  // kOutputs: only these; empty: all float outputs
   bool parameter_grads = true;
   bool input_grads = false;
   std::optional<UpdateSpec> update;  // the parameters' gradients are consumed, not put out

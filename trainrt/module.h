@@ -204,6 +204,12 @@ class Module {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Inputs of the declared shapes with made-up contents, for smoke tests: normal floats, integers 0
+/// or 1. `shapes` replaces declared shapes by name; a free first dim becomes `batch`, other free
+/// dims a small size.
+TensorMap synthetic_inputs(const Module& module, int64_t batch, uint64_t seed,
+                           const std::map<std::string, Shape>& shapes = {});
+
 }  // namespace trainrt
 
 #endif  // TRAINRT_MODULE_H_

@@ -117,7 +117,8 @@ struct NodeTiming {
 enum class GraphStage : uint8_t { kImported, kSpecialized, kJoint, kPlanned };
 enum class GraphFormat : uint8_t { kText, kDot };
 
-/// Trains a module. Several trainers may share one module; the module must outlive none of them.
+/// Trains a module, which need not outlive it. Trainers of one module share its moments: use one
+/// after the other, with the same optimizer. One thread at a time.
 class Trainer {
  public:
   /// Throws Error(kUsage) for options that make no sense.
@@ -170,12 +171,7 @@ class Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Inputs of the declared shapes with made-up contents, for smoke tests: normal floats, integers 0
-/// or 1. `shapes` replaces declared shapes by name; a free first dim becomes `batch`, other free
-/// dims a small size.
-TensorMap synthetic_inputs(const Module& module, int64_t batch, uint64_t seed,
-                           const std::map<std::string, Shape>& shapes = {});
-/// The targets that the losses need, for such inputs.
+/// Made-up targets that the losses need for such inputs: class ids, or numbers in [0, 1).
 TensorMap synthetic_targets(const Module& module, const TrainerOptions& options,
                             const TensorMap& inputs, uint64_t seed);
 

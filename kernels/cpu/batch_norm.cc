@@ -49,19 +49,18 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
     float *y = args.output<float>(0), *means = args.output<float>(1), *vars = args.output<float>(2);
     if (s.spatial == 1) {
       for_each_panel(s, [&](int64_t c, int64_t n) {
-        float a[kPanel], b[kPanel];
+        float a[kPanel];
         const float inverse = static_cast<float>(1.0 / s.count());
         v.column_sum(x + c, s.batch, s.channels, means + c, n);
         v.affine(means + c, inverse, 0.0f, means + c, n);
         v.column_square_deviation(x + c, means + c, s.batch, s.channels, vars + c, n);
         v.affine(vars + c, inverse, 0.0f, vars + c, n);
         for (int64_t j = 0; j < n; ++j) {
-          const double k = scale[c + j] / std::sqrt(vars[c + j] + epsilon);
-          a[j] = static_cast<float>(k);
-          b[j] = static_cast<float>(bias[c + j] - means[c + j] * k);
+          a[j] = static_cast<float>(scale[c + j] / std::sqrt(vars[c + j] + epsilon));
         }
         for (int64_t r = 0; r < s.batch; ++r) {
-          v.affine_rows(x + r * s.channels + c, a, b, y + r * s.channels + c, n);
+          const int64_t i = r * s.channels + c;
+          v.centered_rows(x + i, means + c, a, bias + c, y + i, n);
         }
       });
       return;
@@ -74,9 +73,10 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
         const float mean = static_cast<float>(sum / s.count());
         for (int64_t n = 0; n < s.batch; ++n) square += v.square_deviation(x + at(n), mean, s.spatial);
         const double variance = square / s.count();
-        const double k = scale[c] / std::sqrt(variance + epsilon);
-        const float a = static_cast<float>(k), b = static_cast<float>(bias[c] - mean * k);
-        for (int64_t n = 0; n < s.batch; ++n) v.affine(x + at(n), a, b, y + at(n), s.spatial);
+        const float a = static_cast<float>(scale[c] / std::sqrt(variance + epsilon)), b = bias[c];
+        for (int64_t n = 0; n < s.batch; ++n) {
+          v.centered(x + at(n), mean, a, b, y + at(n), s.spatial);
+        }
         means[c] = mean;
         vars[c] = static_cast<float>(variance);
       }
@@ -92,10 +92,10 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
   struct Factors {
     float dy, x, constant;
   };
-  const auto factors = [=](double sum, double dscale, double scale, double mean, double r) {
-    const double a = scale * r, b = -a * r * dscale / s.count();
-    return Factors{static_cast<float>(a), static_cast<float>(b),
-                   static_cast<float>(-a * sum / s.count() - b * mean)};
+  const auto factors = [=](double sum, double dscale, double scale, double r) {
+    const double a = scale * r;
+    return Factors{static_cast<float>(a), static_cast<float>(-a * r * dscale / s.count()),
+                   static_cast<float>(-a * sum / s.count())};
   };
   return make_kernel([=](const KernelArgs& args) {
     const VectorOps& v = vector_ops();
@@ -110,7 +110,7 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
         v.column_deviation_dot(x + c, means + c, dy + c, s.batch, s.channels, dscales + c, n);
         for (int64_t j = 0; j < n; ++j) {
           const double r = 1.0 / std::sqrt(vars[c + j] + epsilon), dscale = dscales[c + j] * r;
-          const Factors f = factors(dbiases[c + j], dscale, scale[c + j], means[c + j], r);
+          const Factors f = factors(dbiases[c + j], dscale, scale[c + j], r);
           dscales[c + j] = static_cast<float>(dscale);
           a[j] = f.dy;
           b[j] = f.x;
@@ -118,7 +118,7 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
         }
         for (int64_t row = 0; row < s.batch; ++row) {
           const int64_t i = row * s.channels + c;
-          v.linear2_rows(dy + i, a, x + i, b, k, dx + i, n);
+          v.centered2_rows(x + i, means + c, b, dy + i, a, k, dx + i, n);
         }
       });
       return;
@@ -133,9 +133,9 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
           product += v.deviation_dot(x + at(n), mean, dy + at(n), s.spatial);
         }
         const double r = 1.0 / std::sqrt(vars[c] + epsilon), dscale = product * r;
-        const Factors f = factors(sum, dscale, scale[c], mean, r);
+        const Factors f = factors(sum, dscale, scale[c], r);
         for (int64_t n = 0; n < s.batch; ++n) {
-          v.linear2(dy + at(n), f.dy, x + at(n), f.x, f.constant, dx + at(n), s.spatial);
+          v.centered2(x + at(n), mean, f.x, dy + at(n), f.dy, f.constant, dx + at(n), s.spatial);
         }
         dscales[c] = static_cast<float>(dscale);
         dbiases[c] = static_cast<float>(sum);

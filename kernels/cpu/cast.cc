@@ -1,4 +1,7 @@
 // Cast between float32, int32, int64 and bool.
+#include <limits>
+#include <type_traits>
+
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
 
@@ -15,19 +18,28 @@ Support takes_cast(const NodeView& node) {
              : Support::no("casts between float32, int32, int64 and bool");
 }
 
+/// Floats go towards zero and stay in range, NaN becomes 0.
+template <typename To, typename From>
+To convert_value(From x) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return x != From{};
+  } else if constexpr (std::is_same_v<From, float> && !std::is_same_v<To, float>) {
+    constexpr float kEnd = static_cast<float>(uint64_t{1} << (8 * sizeof(To) - 1));  // max + 1
+    if (x >= kEnd) return std::numeric_limits<To>::max();
+    if (x < -kEnd) return std::numeric_limits<To>::min();
+    return x == x ? static_cast<To>(x) : To{0};
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
 template <typename From, typename To>
 std::unique_ptr<Kernel> convert(int64_t n) {
   return make_kernel([n](const KernelArgs& args) {
     const From* x = args.input<From>(0);
     To* y = args.output<To>(0);
     parallel_ranges(n, kParallelElements / 2, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        if constexpr (std::is_same_v<To, bool>) {
-          y[i] = x[i] != From{};
-        } else {
-          y[i] = static_cast<To>(x[i]);
-        }
-      }
+      for (int64_t i = begin; i < end; ++i) y[i] = convert_value<To>(x[i]);
     });
   });
 }

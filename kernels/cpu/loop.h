@@ -68,6 +68,8 @@ class StridedLoop {
 
   size_t rank() const { return rank_; }
   int64_t total() const { return total_; }
+  int64_t dim(size_t d) const { return dims_[d]; }
+  int64_t stride(size_t k, size_t d) const { return strides_[k][d]; }
   int64_t inner() const { return dims_[rank_ - 1]; }
   int64_t inner_stride(size_t k) const { return strides_[k][rank_ - 1]; }
   int64_t outer() const { return total_ == 0 ? 0 : total_ / inner(); }

@@ -137,11 +137,21 @@ void affine(const float* x, float a, float b, float* out, int64_t n) {
               HWY_ATTR { r.store(d, hn::MulAdd(r(d, x + i), va, vb), out + i); });
 }
 
-void linear2(const float* x, float a, const float* y, float b, float c, float* out, int64_t n) {
+void centered(const float* x, float mean, float a, float b, float* out, int64_t n) {
   const DF d;
-  const VF va = hn::Set(d, a), vb = hn::Set(d, b), vc = hn::Set(d, c);
+  const VF m = hn::Set(d, mean), va = hn::Set(d, a), vb = hn::Set(d, b);
   each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::MulAdd(r(d, x + i), va, hn::MulAdd(r(d, y + i), vb, vc)), out + i);
+    r.store(d, hn::MulAdd(hn::Sub(r(d, x + i), m), va, vb), out + i);
+  });
+}
+
+void centered2(const float* x, float mean, float a, const float* y, float b, float c, float* out,
+               int64_t n) {
+  const DF d;
+  const VF m = hn::Set(d, mean), va = hn::Set(d, a), vb = hn::Set(d, b), vc = hn::Set(d, c);
+  each(n, [=](auto r, size_t i) HWY_ATTR {
+    const VF rest = hn::MulAdd(r(d, y + i), vb, vc);
+    r.store(d, hn::MulAdd(hn::Sub(r(d, x + i), m), va, rest), out + i);
   });
 }
 
@@ -366,12 +376,22 @@ void affine_rows(const float* x, const float* a, const float* b, float* out, int
   });
 }
 
-void linear2_rows(const float* x, const float* a, const float* y, const float* b, const float* c,
-                  float* out, int64_t n) {
+void centered_rows(const float* x, const float* mean, const float* a, const float* b, float* out,
+                   int64_t n) {
+  const DF d;
+  each(n, [=](auto r, size_t i) HWY_ATTR {
+    const VF e = hn::Sub(r(d, x + i), r(d, mean + i));
+    r.store(d, hn::MulAdd(e, r(d, a + i), r(d, b + i)), out + i);
+  });
+}
+
+void centered2_rows(const float* x, const float* mean, const float* a, const float* y,
+                    const float* b, const float* c, float* out, int64_t n) {
   const DF d;
   each(n, [=](auto r, size_t i) HWY_ATTR {
     const VF rest = hn::MulAdd(r(d, y + i), r(d, b + i), r(d, c + i));
-    r.store(d, hn::MulAdd(r(d, x + i), r(d, a + i), rest), out + i);
+    const VF e = hn::Sub(r(d, x + i), r(d, mean + i));
+    r.store(d, hn::MulAdd(e, r(d, a + i), rest), out + i);
   });
 }
 
@@ -418,7 +438,8 @@ VectorOps make_vector_ops() {
           .exp_sum = exp_sum,
           .exp_store = exp_store,
           .affine = affine,
-          .linear2 = linear2,
+          .centered = centered,
+          .centered2 = centered2,
           .add_scaled = add_scaled,
           .normalize = normalize,
           .softmax_grad = softmax_grad,
@@ -437,7 +458,8 @@ VectorOps make_vector_ops() {
           .min2 = extreme2<MinOf>,
           .multiply = multiply,
           .affine_rows = affine_rows,
-          .linear2_rows = linear2_rows,
+          .centered_rows = centered_rows,
+          .centered2_rows = centered2_rows,
           .exp_rows = exp_rows,
           .exp_scaled_rows = exp_scaled_rows,
           .softmax_grad_rows = softmax_grad_rows,

@@ -26,8 +26,11 @@ struct VectorOps {
 
   /// out = a x + b
   void (*affine)(const float* x, float a, float b, float* out, int64_t n);
-  /// out = a x + b y + c
-  void (*linear2)(const float* x, float a, const float* y, float b, float c, float* out, int64_t n);
+  /// out = a (x - mean) + b
+  void (*centered)(const float* x, float mean, float a, float b, float* out, int64_t n);
+  /// out = a (x - mean) + b y + c
+  void (*centered2)(const float* x, float mean, float a, const float* y, float b, float c,
+                    float* out, int64_t n);
   /// out += a x
   void (*add_scaled)(const float* x, float a, float* out, int64_t n);
   /// out = (x - mean) rsd scale[j] + bias[j]; scale and bias may be null
@@ -64,9 +67,12 @@ struct VectorOps {
   void (*multiply)(const float* x, const float* y, float* out, int64_t n);
   /// out = a[j] x + b[j]
   void (*affine_rows)(const float* x, const float* a, const float* b, float* out, int64_t n);
-  /// out = a[j] x + b[j] y + c[j]
-  void (*linear2_rows)(const float* x, const float* a, const float* y, const float* b,
-                       const float* c, float* out, int64_t n);
+  /// out = a[j] (x - mean[j]) + b[j]
+  void (*centered_rows)(const float* x, const float* mean, const float* a, const float* b,
+                        float* out, int64_t n);
+  /// out = a[j] (x - mean[j]) + b[j] y + c[j]
+  void (*centered2_rows)(const float* x, const float* mean, const float* a, const float* y,
+                         const float* b, const float* c, float* out, int64_t n);
   /// out = e^(x - shift[j]), added to sum[j]; out may be null
   void (*exp_rows)(const float* x, const float* shift, float* out, float* sum, int64_t n);
   /// out = a[j] e^(x - shift[j])

@@ -63,7 +63,7 @@ Tensor gather_rows(const Tensor& source, std::span<const int64_t> indices);
 struct ImageOptions {
   int64_t channels = 3, height = 0, width = 0;  // 0: not known
   bool channels_last = false;
-  std::vector<float> mean, std;  // one per channel, or one for all; empty: 0 and 1
+  std::vector<float> mean = {}, std = {};  // one per channel, or one for all; empty: 0 and 1
   bool flip = false, crop = false;
   bool resize = false;  // the size was asked for, not read from the model
 };

@@ -128,9 +128,9 @@ TEST_CASE("Trilu keeps one triangle") {
   check_close(eval(Op::kTrilu, {x}, TriluAttrs{true, 0}), {0, 1, 2, 0, 4, 5, 6, 7, 8, 0, 10, 11});
   check_close(eval(Op::kTrilu, {counting({2, 3})}, TriluAttrs{true, 1}), {0, 1, 2, 0, 0, 5});
   check_close(eval(Op::kTrilu, {counting({2, 3})}, TriluAttrs{false, -1}), {0, 0, 0, 3, 0, 0});
-  check_close(eval(Op::kTrilu, {counting({2, 3})}, TriluAttrs{false, int64_t{1} << 50}),
+  check_close(eval(Op::kTrilu, {counting({2, 3})}, TriluAttrs{false, int64_t{1} << 40}),
               counting({2, 3}));
-  check_close(eval(Op::kTrilu, {counting({2, 3})}, TriluAttrs{true, int64_t{1} << 50}),
+  check_close(eval(Op::kTrilu, {counting({2, 3})}, TriluAttrs{true, int64_t{1} << 40}),
               std::vector<double>(6, 0));
   CHECK(values<int16_t>(eval(Op::kTrilu, {tensor<int16_t>({1, 2, 3, 4}, {2, 2})},
                              TriluAttrs{true, 0})) == std::vector<int16_t>{1, 2, 0, 4});

@@ -35,8 +35,11 @@ class FakeContext final : public LowerContext {
   size_t input_count() const override { return inputs_.size(); }
   Var in(size_t i) const override { return i < inputs_.size() ? inputs_[i] : Var(); }
   Tensor constant(size_t i) const override {
-    const auto known = b.constant_value(need(i));
-    if (!known) refuse("dynamic", "input " + std::to_string(i) + " must be known");
+    return constant_of(need(i), "input " + std::to_string(i));
+  }
+  Tensor constant_of(Var value, const std::string& what) const override {
+    const auto known = b.constant_value(value);
+    if (!known) refuse("dynamic", what + " must be known");
     return *known;
   }
 
@@ -74,6 +77,7 @@ class FakeContext final : public LowerContext {
 
   std::vector<Var> subgraph(std::string_view, std::span<const Var>) override { return {}; }
   size_t subgraph_input_count(std::string_view) const override { return 0; }
+  size_t subgraph_output_count(std::string_view) const override { return 0; }
 
  private:
   template <typename T>
@@ -132,21 +136,36 @@ std::vector<Tensor> OneNode::run() {
   return y;
 }
 
-Tensor OneNode::gradient(size_t i, const Tensor& dy) {
+std::map<int, Tensor> OneNode::gradients(const std::map<int, Tensor>& dy) {
   Graph graph;
   Builder builder(graph, evaluate_node);
   FakeContext context(builder, *this);
   lower(context, domain_, op_, opset_);
-  const Seed seeds[] = {{context.results().at(0), builder.constant(dy)}};
-  const Var wrt[] = {context.in(i)};
+  std::vector<Seed> seeds;
+  for (const auto& [i, t] : dy) {
+    const Var y = context.results().at(static_cast<size_t>(i));
+    if (is_float(y.dtype())) seeds.push_back({y, builder.constant(t)});
+  }
+  std::map<int, Tensor> result;
+  std::vector<Tensor> values;
+  std::vector<Var> wrt;
+  std::vector<int> places;
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    values.push_back(operands_[i].value);
+    if (operands_[i].known || !is_float(values.back().dtype())) continue;
+    wrt.push_back(context.in(i));
+    places.push_back(static_cast<int>(i));
+    result[places.back()] = {};
+  }
   Diagnostics problems;
   const std::vector<Var> dx = differentiate(builder, seeds, wrt, problems);
   problems.throw_if_any(ErrorCode::kInternal, "no gradient");
-  if (!dx.at(0)) return {};
-  graph.add_output("dx", dx[0].id());
-  std::vector<Tensor> values;
-  for (const Operand& operand : operands_) values.push_back(operand.value);
-  return evaluate(graph, context, values).at("dx");
+  for (size_t j = 0; j < dx.size(); ++j) {
+    if (dx[j]) graph.add_output("dx" + std::to_string(places[j]), dx[j].id());
+  }
+  auto found = evaluate(graph, context, values);
+  for (int i : places) result[i] = found["dx" + std::to_string(i)];
+  return result;
 }
 
 std::string OneNode::refusal() {

@@ -45,8 +45,10 @@ class OneNode {
   /// All named outputs; undefined tensors where the lowering set none.
   std::vector<Tensor> run();
   Tensor y() { return run().at(0); }
-  /// Gradient of sum(dy * y) with respect to input i.
-  Tensor gradient(size_t i, const Tensor& dy);
+  /// Gradients of the sum over outputs of <dy, y>, by input; an undefined tensor where nothing flows.
+  std::map<int, Tensor> gradients(const std::map<int, Tensor>& dy);
+  /// With respect to input i, for a single output.
+  Tensor gradient(int i, const Tensor& dy) { return gradients({{0, dy}}).at(i); }
   /// Kind of the refusal; empty when the node was lowered.
   std::string refusal();
 

@@ -1,0 +1,98 @@
+#include "frontend/onnx_model.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "frontend/decode.h"
+#include "frontend/import.h"
+#include "frontend/imported.h"
+#include "frontend/listing.h"
+#include "frontend/specialize.h"
+#include "frontend/writer.h"
+
+namespace trainrt {
+
+struct OnnxModel::Impl {
+  std::unique_ptr<ImportedModel> model;
+  std::vector<WeightInfo> parameters, buffers, others;
+  std::map<std::string, size_t> by_name;  // into model->weights
+
+  void index() {
+    for (size_t i = 0; i < model->weights.size(); ++i) {
+      const ImportedWeight& w = model->weights[i];
+      if (!w.stored.value.defined()) continue;
+      if (w.is_float) {
+        by_name[w.info.name] = i;
+      } else {
+        by_name.emplace(w.info.name, i);
+      }
+      if (!w.is_float) continue;
+      if (w.use == WeightUse::kParameter) {
+        parameters.push_back(w.info);
+      } else if (w.use == WeightUse::kBuffer) {
+        buffers.push_back(w.info);
+      } else if (!w.info.shape.empty()) {
+        others.push_back(w.info);
+      }
+    }
+  }
+};
+
+OnnxModel::OnnxModel() : impl_(std::make_unique<Impl>()) {}
+OnnxModel::OnnxModel(OnnxModel&&) noexcept = default;
+OnnxModel& OnnxModel::operator=(OnnxModel&&) noexcept = default;
+OnnxModel::~OnnxModel() = default;
+
+OnnxModel OnnxModel::load(const std::string& path) {
+  OnnxModel result;
+  auto model = std::make_unique<ImportedModel>();
+  parse_model_file(path, &model->proto);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  result.impl_->model = import_model(std::move(model), path, folder.empty() ? "." : folder);
+  result.impl_->index();
+  return result;
+}
+
+OnnxModel OnnxModel::from_bytes(std::span<const char> bytes, const std::string& folder) {
+  OnnxModel result;
+  auto model = std::make_unique<ImportedModel>();
+  parse_model_bytes(bytes, &model->proto);
+  result.impl_->model = import_model(std::move(model), "model", folder);
+  result.impl_->index();
+  return result;
+}
+
+const std::vector<Port>& OnnxModel::inputs() const { return impl_->model->inputs; }
+const std::vector<Port>& OnnxModel::outputs() const { return impl_->model->outputs; }
+const std::vector<WeightInfo>& OnnxModel::parameters() const { return impl_->parameters; }
+const std::vector<WeightInfo>& OnnxModel::buffers() const { return impl_->buffers; }
+const std::vector<WeightInfo>& OnnxModel::other_weights() const { return impl_->others; }
+
+Tensor OnnxModel::weight(const std::string& name) const {
+  const auto it = impl_->by_name.find(name);
+  if (it == impl_->by_name.end()) {
+    throw Error(ErrorCode::kInput, "the model has no weight '" + name + "'");
+  }
+  return impl_->model->weights[it->second].stored.value;
+}
+
+int64_t OnnxModel::opset(const std::string& domain) const {
+  const auto it = impl_->model->opsets.find(domain == "ai.onnx" ? "" : domain);
+  return it == impl_->model->opsets.end() ? 0 : it->second;
+}
+
+std::map<std::string, int64_t> OnnxModel::op_counts() const { return impl_->model->op_counts; }
+const std::vector<std::string>& OnnxModel::warnings() const { return impl_->model->warnings; }
+std::string OnnxModel::text() const { return list_model(*impl_->model); }
+
+Specialized OnnxModel::specialize(const std::map<std::string, InputBinding>& inputs,
+                                  const SpecializeOptions& options, const Evaluator& evaluator,
+                                  Diagnostics& problems) const {
+  return specialize_model(*impl_->model, inputs, options, evaluator, problems);
+}
+
+void OnnxModel::save(const std::string& path, const std::map<std::string, Tensor>& values) const {
+  write_model(*impl_->model, path, values);
+}
+
+}  // namespace trainrt

@@ -1,0 +1,12 @@
+#include "runtime/data/npy.h"
+#include "trainrt/data.h"
+
+namespace trainrt {
+
+std::map<std::string, Tensor> load_npz(const std::string& path) { return read_npz(path); }
+
+void save_npz(const std::string& path, const std::map<std::string, Tensor>& arrays) {
+  write_npz(path, {arrays.begin(), arrays.end()});
+}
+
+}  // namespace trainrt

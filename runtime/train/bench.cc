@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/train/trainer_impl.h"
+
+namespace trainrt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmUps = 2, kFewest = 3;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// Takes the observer off again however the run ends.
+class Observed {
+ public:
+  Observed(Executor& executor, Executor::Observer observer) : executor_(executor) {
+    executor.set_observer(std::move(observer));
+  }
+  Observed(const Observed&) = delete;
+  Observed& operator=(const Observed&) = delete;
+  ~Observed() { executor_.set_observer({}); }
+
+ private:
+  Executor& executor_;
+};
+
+}  // namespace
+
+BenchResult Trainer::bench(const TensorMap& given, double seconds) {
+  Batch batch = impl_->make_batch(given);
+  const auto step = impl_->session->prepare(impl_->train_spec(), batch);
+  const Plan& plan = *step->plan;
+  double section_ms[3] = {};
+  std::vector<size_t> section;
+  for (const PlanStep& s : plan.steps()) {
+    section.push_back(static_cast<size_t>(plan.graph().node(s.node).section));
+  }
+  BenchResult result;
+  for (int i = 0; i < kWarmUps; ++i) impl_->run_step(*step, batch);
+  const Observed observed(*step->executor, [&](size_t i, double, double ms) {
+    section_ms[section[i]] += ms;
+  });
+  std::vector<double> total, parts[3];
+  for (const auto start = Clock::now(); result.steps < kFewest || ms_since(start) < seconds * 1e3;) {
+    std::fill(std::begin(section_ms), std::end(section_ms), 0.0);
+    const auto before = Clock::now();
+    const StepResult done = impl_->run_step(*step, batch);
+    total.push_back(ms_since(before));
+    for (size_t s = 0; s < 3; ++s) {
+      // With accumulation only every so-many batches has an update.
+      if (s < 2 || done.updated) parts[s].push_back(section_ms[s]);
+    }
+    result.loss = done.loss;
+    ++result.steps;
+  }
+  result.step_ms = median(total);
+  result.forward_ms = median(parts[0]);
+  result.backward_ms = median(parts[1]);
+  result.update_ms = median(parts[2]);
+  result.plan = impl_->stats(*step);
+  return result;
+}
+
+std::vector<NodeTiming> Trainer::profile(const TensorMap& given) {
+  Batch batch = impl_->make_batch(given);
+  const auto step = impl_->session->prepare(impl_->train_spec(), batch);
+  const Plan& plan = *step->plan;
+  constexpr const char* kSections[] = {"forward", "backward", "update"};
+  std::vector<NodeTiming> timings;
+  timings.reserve(plan.steps().size());
+  const Observed observed(*step->executor, [&](size_t i, double start_ms, double ms) {
+    const Node& node = plan.graph().node(plan.steps()[i].node);
+    timings.push_back({plan.graph().source(node).node, std::string(op_info(node.op).name),
+                       std::string(plan.kernel_name(i)),
+                       kSections[static_cast<size_t>(node.section)], start_ms, ms});
+  });
+  impl_->run_step(*step, batch);
+  return timings;
+}
+
+}  // namespace trainrt

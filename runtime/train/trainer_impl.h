@@ -1,0 +1,44 @@
+// What the files of the trainer share.
+#ifndef TRAINRT_RUNTIME_TRAIN_TRAINER_IMPL_H_
+#define TRAINRT_RUNTIME_TRAIN_TRAINER_IMPL_H_
+
+#include <memory>
+#include <string>
+
+#include "runtime/session.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/lr_schedule.h"
+#include "trainrt/trainer.h"
+
+namespace trainrt {
+
+struct Trainer::Impl {
+  std::shared_ptr<Session> session;
+  TrainerOptions options;
+  std::vector<LossSpec> losses;
+  UpdateSpec update;
+  double lr = 0;
+  LrSchedule schedule;
+  int64_t steps = 0;       // updates done
+  int64_t micro_step = 0;  // batches in the gradient stores
+  Position position;
+
+  Impl(const Module& module, const TrainerOptions& options);
+
+  Batch make_batch(const TensorMap& given) const;
+  StepSpec train_spec() const;
+  double next_lr() const { return lr * schedule.factor(steps); }
+  /// One batch through a prepared step, with the update when it is due.
+  StepResult run_step(CompiledStep& step, const Batch& batch);
+  PlanStats stats(const CompiledStep& step) const;
+
+  /// Options that decide what a step computes; a checkpoint only fits the same. Rate and schedule may
+  /// change between runs.
+  std::string digest() const;
+  Checkpoint checkpoint() const;
+  void restore(const Checkpoint& checkpoint);
+};
+
+}  // namespace trainrt
+
+#endif  // TRAINRT_RUNTIME_TRAIN_TRAINER_IMPL_H_

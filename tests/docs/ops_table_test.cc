@@ -1,0 +1,14 @@
+#include "tools/ops_table.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+#include <sstream>
+
+TEST_CASE("docs/ops.md is what the tables in the code give") {
+  std::ifstream file("docs/ops.md", std::ios::binary);
+  REQUIRE(file);
+  std::ostringstream text;
+  text << file.rdbuf();
+  INFO("write it again: bazel run //tools:ops_table -- \"$PWD/docs/ops.md\"");
+  CHECK(text.str() == trainrt::ops_table());
+}

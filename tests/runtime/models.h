@@ -1,0 +1,40 @@
+// Tiny ONNX models for the tests of the runtime, and central differences on them.
+#ifndef TRAINRT_TESTS_RUNTIME_MODELS_H_
+#define TRAINRT_TESTS_RUNTIME_MODELS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainrt/module.h"
+
+namespace trainrt::testing {
+
+/// x [n,4] -> fc1 (relu) -> fc2 -> y [n,3]; weights fc1.weight [4,8], fc1.bias, fc2.weight, fc2.bias.
+std::string mlp_model();
+/// As mlp_model() with Dropout (ratio 0.5) behind the relu.
+std::string dropout_model();
+/// x [n,2,k] -> BatchNormalization (bn.weight, bn.bias, bn.mean, bn.var) -> y.
+std::string batch_norm_model();
+/// ids [n] int64 -> Gather(table [5,3]) -> y [n,3].
+std::string embedding_model();
+/// x [n,6], shape [r] int64 -> Reshape(x * scale [6], shape) -> y.
+std::string reshape_model();
+/// x [n,2] -> a = x * w, b = exp(a); outputs a and b. One weight w [2].
+std::string two_output_model();
+/// x [n,2] -> y = relu(x): nothing to train.
+std::string plain_model();
+
+Module load(const std::string& bytes, ModuleOptions options = {});
+/// float64, reference kernels.
+ModuleOptions exact();
+
+/// Deterministic numbers in [-1, 1].
+Tensor numbers(Shape shape, uint64_t seed = 1, DType dtype = DType::kFloat64);
+Tensor ids(std::vector<int64_t> values);
+
+double largest_difference(const Tensor& a, const Tensor& b);
+
+}  // namespace trainrt::testing
+
+#endif  // TRAINRT_TESTS_RUNTIME_MODELS_H_
