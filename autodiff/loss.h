@@ -35,7 +35,8 @@ TensorType target_type(const LossSpec& spec, const TensorType& output);
 
 /// Scalar of the output's dtype, the mean over all elements that count, times the weight. A target
 /// shape that does not fit throws Error(kInput) naming both shapes ("5 rows of y, 4 targets").
-/// bce holds logarithms at -100 or above, as PyTorch does.
+/// bce holds logarithms at -100 or above, as PyTorch does. A mean over nothing (all class ids -100,
+/// an empty output) is NaN, as there.
 Var build_loss(const LossSpec& spec, Var output, Var target);
 
 }  // namespace trainrt

@@ -31,7 +31,7 @@ void add_updates(Builder& builder, const OptimizerAttrs& attrs, std::vector<Upda
                  Var hyper, Var scale);
 
 /// min(1, max_norm / (norm + 1e-6)) with the global L2 norm of the gradients, as a scalar of the
-/// gradients' dtype (torch.nn.utils.clip_grad_norm_).
+/// gradients' dtype (torch.nn.utils.clip_grad_norm_). Absent when there are no gradients.
 Var clip_scale(Builder& builder, std::span<const Var> gradients, double max_norm);
 
 }  // namespace trainrt

@@ -1,5 +1,6 @@
 #include "runtime/cli/arguments.h"
 
+#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cmath>
 
@@ -30,8 +31,8 @@ std::vector<double> parse_numbers(const std::string& text, const std::string& op
     double value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
     if (error != std::errc() || (next != end && *next != ',')) {
-      throw Error(ErrorCode::kUsage, option + ": numbers separated by commas expected, found '" +
-                                         text + "'");
+      throw Error(ErrorCode::kUsage,
+                  option + ": numbers separated by commas expected, found '" + text + "'");
     }
     out.push_back(value);
     at = next == end ? end : next + 1;
@@ -129,13 +130,12 @@ TensorMap ModelArgs::fixed_inputs(const Module& module) const {
       known += (known.empty() ? "" : ", ") + input.name;
     }
     if (port == nullptr) {
-      throw Error(ErrorCode::kUsage, "--set: the model has no input '" + name +
-                                         "'; its inputs: " + known);
+      throw Error(ErrorCode::kUsage,
+                  "--set: the model has no input '" + name + "'; its inputs: " + known);
     }
-    const std::vector<double> values =
-        value == "true"    ? std::vector<double>{1}
-        : value == "false" ? std::vector<double>{0}
-                           : parse_numbers(value, "--set " + name);
+    const std::vector<double> values = value == "true"    ? std::vector<double>{1}
+                                       : value == "false" ? std::vector<double>{0}
+                                                          : parse_numbers(value, "--set " + name);
     for (const double v : values) {
       if (!is_float(port->dtype) && v != std::rint(v)) {
         throw Error(ErrorCode::kUsage, "--set " + name + ": the input takes " +
@@ -159,8 +159,7 @@ void DataArgs::add(CLI::App& app, bool synthetic) {
       ->type_name("N|all");
   app.add_option("--target-column", target_column,
                  "Of a .csv: name or index; 'none' when it has no target (default: the last)");
-  app.add_option("--image-size", image_size, "Size to which images are scaled")
-      ->type_name("HxW|N");
+  app.add_option("--image-size", image_size, "Size to which images are scaled")->type_name("HxW|N");
   app.add_option("--mean", mean, "Subtracted from images in [0,1]: one number, or one a channel");
   app.add_option("--std", std, "Images are divided by it: one number, or one a channel");
   add_unsupported(app, {"--seq-len"});
@@ -168,9 +167,9 @@ void DataArgs::add(CLI::App& app, bool synthetic) {
   app.add_option("--shape", shapes, "Without --data: shape of an input (repeatable)")
       ->allow_extra_args(false)
       ->type_name("NAME=D,D,…");
-  app.add_option("--int-range", int_range, "Without --data: values of integer inputs")
-      ->type_name("LO..HI")
-      ->capture_default_str();
+  app.add_option("--int-range", int_range,
+                 "Without --data: values of integer inputs (default: 0..1)")
+      ->type_name("LO..HI");
 }
 
 void DataArgs::add_order(CLI::App& app) {
@@ -187,7 +186,8 @@ std::map<std::string, Shape> DataArgs::parsed_shapes() const {
     Shape& shape = out[name];
     for (const double dim : parse_numbers(value, "--shape " + name)) {
       if (dim != std::rint(dim) || dim < 0 || dim > 1e15) {
-        throw Error(ErrorCode::kUsage, "--shape " + name + ": dims expected, found '" + value + "'");
+        throw Error(ErrorCode::kUsage,
+                    "--shape " + name + ": dims expected, found '" + value + "'");
       }
       shape.push_back(static_cast<int64_t>(dim));
     }

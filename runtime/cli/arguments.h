@@ -2,7 +2,6 @@
 #ifndef TRAINRT_RUNTIME_CLI_ARGUMENTS_H_
 #define TRAINRT_RUNTIME_CLI_ARGUMENTS_H_
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -11,6 +10,11 @@
 
 #include "trainrt/module.h"
 #include "trainrt/trainer.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace trainrt::cli {
 
@@ -40,7 +44,7 @@ struct DataArgs {
   std::string data;
   std::string batch;  // a number, "all", or empty: the command's default
   std::vector<std::string> shapes;
-  std::string int_range = "0..1";
+  std::string int_range;  // empty: 0 or 1, and 1 for a lone integer
   std::string target_column, image_size, mean, std, augment;
   bool shuffle = true, drop_last = false;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "autodiff/loss.h"
 #include "kernels/philox.h"
@@ -49,9 +50,8 @@ ImageOptions image_options(const Module& module, const DataArgs& args) {
     out.resize = true;
     const size_t x = args.image_size.find('x');
     out.height = parse_count(args.image_size.substr(0, x), "--image-size");
-    out.width = x == std::string::npos
-                    ? out.height
-                    : parse_count(args.image_size.substr(x + 1), "--image-size");
+    out.width = x == std::string::npos ? out.height
+                                       : parse_count(args.image_size.substr(x + 1), "--image-size");
   }
   for (const double v : parse_numbers(args.mean, "--mean")) {
     out.mean.push_back(static_cast<float>(v));
@@ -71,6 +71,32 @@ ImageOptions image_options(const Module& module, const DataArgs& args) {
     (word == "flip" ? out.flip : out.crop) = true;
   }
   return out;
+}
+
+/// Integer inputs with values of LO..HI.
+void redraw_integers(const std::string& range, uint64_t seed, TensorMap* inputs) {
+  const size_t dots = range.find("..");
+  const std::string last = dots == std::string::npos ? range : range.substr(dots + 2);
+  const std::vector<double> lo = parse_numbers(range.substr(0, dots), "--int-range"),
+                            hi = parse_numbers(last, "--int-range");
+  if (lo.size() != 1 || hi.size() != 1 || !(hi[0] >= lo[0]) || std::abs(lo[0]) > 1e15 ||
+      hi[0] > 1e15) {
+    throw Error(ErrorCode::kUsage, "--int-range: LO..HI expected, found '" + range + "'");
+  }
+  const auto first = static_cast<int64_t>(lo[0]);
+  const auto span = static_cast<uint64_t>(static_cast<int64_t>(hi[0]) - first) + 1;
+  uint32_t stream = 0;
+  for (auto& [name, tensor] : *inputs) {
+    ++stream;
+    if (!is_integer(tensor.dtype())) continue;
+    const Philox philox{seed, 0, stream};
+    Tensor values(DType::kInt64, tensor.shape());
+    uint64_t i = 0;
+    for (int64_t& v : values.data<int64_t>()) {
+      v = first + static_cast<int64_t>(philox_word(philox, i++) % span);
+    }
+    tensor = values.to(tensor.dtype());
+  }
 }
 
 /// Features whose names told nothing may differ from the input by axes of length 1 or flattening.
@@ -127,7 +153,8 @@ BatchSource::BatchSource(const Module& module, const DataArgs& args, const Tenso
     loader.batch = !options.batch.empty() ? parse_count(options.batch, "--batch")
                    : fixed_size > 0       ? fixed_size
                                           : kDefaultBatch;
-    loader.batch = fixed_size > 0 ? loader.batch : std::min(loader.batch, std::max<int64_t>(samples, 1));
+    loader.batch =
+        fixed_size > 0 ? loader.batch : std::min(loader.batch, std::max<int64_t>(samples, 1));
     if (fixed_size > 0 && samples % loader.batch != 0 && !loader.drop_last) {
       loader.drop_last = true;
       note("the model fixes batches of " + std::to_string(fixed_size) + ": the last " +
@@ -162,14 +189,6 @@ TensorMap BatchSource::whole_batch() { return rename(dataset_->whole()); }
 
 TensorMap made_up_inputs(const Module& module, const DataArgs& args, uint64_t seed,
                          const TensorMap& fixed) {
-  const size_t dots = args.int_range.find("..");
-  const std::vector<double> lo = parse_numbers(args.int_range.substr(0, dots), "--int-range");
-  const std::vector<double> hi =
-      dots == std::string::npos ? lo
-                                : parse_numbers(args.int_range.substr(dots + 2), "--int-range");
-  if (lo.size() != 1 || hi.size() != 1 || hi[0] < lo[0]) {
-    throw Error(ErrorCode::kUsage, "--int-range: LO..HI expected, found '" + args.int_range + "'");
-  }
   if (args.batch == "all") {
     throw Error(ErrorCode::kUsage, "--batch all needs --data");
   }
@@ -182,19 +201,7 @@ TensorMap made_up_inputs(const Module& module, const DataArgs& args, uint64_t se
   }
   const int64_t batch = args.batch.empty() ? 1 : parse_count(args.batch, "--batch");
   TensorMap inputs = synthetic_inputs(module, batch, seed, shapes);
-  const auto span = static_cast<uint64_t>(hi[0] - lo[0]) + 1;
-  uint32_t stream = 0;
-  for (auto& [name, tensor] : inputs) {
-    ++stream;
-    if (!is_integer(tensor.dtype())) continue;
-    const Philox philox{seed, 0, stream};
-    Tensor values(DType::kInt64, tensor.shape());
-    uint64_t i = 0;
-    for (int64_t& v : values.data<int64_t>()) {
-      v = static_cast<int64_t>(lo[0]) + static_cast<int64_t>(philox_word(philox, i++) % span);
-    }
-    tensor = values.to(tensor.dtype());
-  }
+  if (!args.int_range.empty()) redraw_integers(args.int_range, seed, &inputs);
   std::string text;
   for (const auto& [name, tensor] : inputs) {
     if (fixed.contains(name)) continue;

@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
@@ -42,8 +43,7 @@ int bench(const BenchArgs& args) {
   Trainer trainer(module, step.options);
   const BenchResult r = trainer.bench(step.batch, args.seconds);
   if (!args.profile.empty()) write_trace(args.profile, trainer.profile(step.batch));
-  const double gflops =
-      r.step_ms > 0 ? static_cast<double>(r.plan.flops) / (r.step_ms * 1e6) : 0.0;
+  const double gflops = r.step_ms > 0 ? static_cast<double>(r.plan.flops) / (r.step_ms * 1e6) : 0.0;
   if (args.model.json) {
     print_json({{"step_ms", r.step_ms},
                 {"forward_ms", r.forward_ms},

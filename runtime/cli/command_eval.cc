@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -41,8 +42,7 @@ int eval(const EvalArgs& args) {
   Trainer trainer(module, options);
   OutputCollector outputs;
   const Evaluation result = evaluate_all(
-      trainer, source,
-      [&](TensorMap* batch) { fit_column_targets(module, options.losses, batch); },
+      trainer, source, [&](TensorMap* batch) { fit_column_targets(module, options.losses, batch); },
       [&](const EvalResult& r) {
         if (!args.out.empty()) outputs.add(r.outputs, r.samples);
       });

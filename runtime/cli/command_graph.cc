@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -33,7 +34,8 @@ class TemporaryFolder {
   TemporaryFolder() {
     std::string name = (fs::temp_directory_path() / "trainrt-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) {
-      throw Error(ErrorCode::kFile, "cannot make a folder in " + fs::temp_directory_path().string());
+      throw Error(ErrorCode::kFile,
+                  "cannot make a folder in " + fs::temp_directory_path().string());
     }
     path_ = name;
   }
@@ -82,7 +84,10 @@ int graph(const GraphArgs& args) {
   }
   if (!args.out.empty()) check_writable(args.out);
   const Module module = args.model.load();
-  const StepBatch step = make_step_batch(module, args.model, args.data, args.train);
+  StepBatch step;
+  if (args.stage != "imported") {
+    step = make_step_batch(module, args.model, args.data, args.train);
+  }
   Trainer trainer(module, step.options);
   const GraphFormat format = args.format == "text" ? GraphFormat::kText : GraphFormat::kDot;
   std::string text = trainer.dump(parse_stage(args.stage), format, step.batch);

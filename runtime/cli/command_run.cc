@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -178,9 +179,9 @@ void Run::resume() {
   const Json wanted = order();
   for (const auto& [key, value] : wanted.items()) {
     if (extra["order"].value(key, Json()) != value) {
-      throw Error(ErrorCode::kInput, "'" + args_.resume + "' belongs to a run with other data: " +
-                                         key + " was " + extra["order"].value(key, Json()).dump() +
-                                         ", now it is " + value.dump());
+      throw Error(ErrorCode::kInput,
+                  "'" + args_.resume + "' belongs to a run with other data: " + key + " was " +
+                      extra["order"].value(key, Json()).dump() + ", now it is " + value.dump());
     }
   }
   const auto seed = extra.value("seed", uint64_t{0});
@@ -285,13 +286,11 @@ void Run::finish_epoch() {
   info.step = trainer_->steps_done();
   info.loss = state_.epoch_sum / static_cast<double>(std::max<int64_t>(state_.epoch_samples, 1));
   info.seconds = seconds_since(epoch_begin_);
-  info.samples_per_s =
-      static_cast<double>(epoch_samples_timed_) / std::max(info.seconds, 1e-9);
+  info.samples_per_s = static_cast<double>(epoch_samples_timed_) / std::max(info.seconds, 1e-9);
   if (val_) {
     if (args_.train.ema) trainer_->swap_ema();
-    const Evaluation val = evaluate_all(*trainer_, *val_, [this](TensorMap* data) {
-      fit_column_targets(*module_, losses_, data);
-    });
+    const Evaluation val = evaluate_all(
+        *trainer_, *val_, [this](TensorMap* data) { fit_column_targets(*module_, losses_, data); });
     if (args_.train.ema) trainer_->swap_ema();
     info.val_loss = val.loss;
     if (val.metrics.has("accuracy")) info.val_accuracy = val.metrics.value("accuracy");
@@ -327,8 +326,8 @@ void Run::loop() {
       state_.epoch_samples = 0;
     }
     const int64_t done = trainer_->steps_done();
-    const bool due = args_.checkpoint_every > 0 ? done - saved_at >= args_.checkpoint_every
-                                                : epoch_ends;
+    const bool due =
+        args_.checkpoint_every > 0 ? done - saved_at >= args_.checkpoint_every : epoch_ends;
     if (!args_.checkpoint.empty() && due) {
       checkpoint();
       saved_at = done;
@@ -389,18 +388,21 @@ void add_run(CLI::App& app, Command* run) {
   command->add_option("--val", args->val, "Data for loss and accuracy after each epoch")
       ->type_name("DATA");
   command->add_option("--metrics", args->metrics, "Of --val: accuracy,top5,mae,perplexity");
-  command->add_option("--early-stop", args->early_stop,
-                      "Stop after so many epochs without a lower validation loss")
+  command
+      ->add_option("--early-stop", args->early_stop,
+                   "Stop after so many epochs without a lower validation loss")
       ->check(positive);
   command->add_option("--out", args->out, "The trained model")->type_name("FILE.onnx");
   command->add_option("--state-out", args->state_out, "The trained weights")
       ->type_name("FILE.safetensors");
   command->add_option("--checkpoint", args->checkpoint,
                       "Keeps the run's whole state, also at the end and when interrupted");
-  command->add_option("--checkpoint-every", args->checkpoint_every,
-                      "Updates between checkpoints (default: an epoch)")
+  command
+      ->add_option("--checkpoint-every", args->checkpoint_every,
+                   "Updates between checkpoints (default: an epoch)")
       ->check(positive);
-  command->add_option("--resume", args->resume, "Continue from a checkpoint, with the same options");
+  command->add_option("--resume", args->resume,
+                      "Continue from a checkpoint, with the same options");
   command->add_option("--log-every", args->log_every, "With --json: steps between lines")
       ->check(positive)
       ->capture_default_str();

@@ -2,8 +2,11 @@
 #ifndef TRAINRT_RUNTIME_CLI_COMMANDS_H_
 #define TRAINRT_RUNTIME_CLI_COMMANDS_H_
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace trainrt::cli {
 

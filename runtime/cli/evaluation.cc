@@ -32,8 +32,8 @@ std::vector<std::string> parse_metrics(const std::string& text) {
     const size_t comma = std::min(text.find(',', at), text.size());
     const std::string name = text.substr(at, comma - at);
     if (name != "accuracy" && name != "top5" && name != "mae" && name != "perplexity") {
-      throw Error(ErrorCode::kUsage, "--metrics: accuracy, top5, mae and perplexity are known, not '" +
-                                         name + "'");
+      throw Error(ErrorCode::kUsage,
+                  "--metrics: accuracy, top5, mae and perplexity are known, not '" + name + "'");
     }
     out.push_back(name);
     at = comma + 1;

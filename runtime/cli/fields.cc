@@ -10,8 +10,8 @@ namespace trainrt::cli {
 namespace {
 
 constexpr std::array<std::string_view, 4> kTargetNames = {"label", "labels", "targets", "y"};
-constexpr std::array<std::string_view, 7> kFeatureNames = {"x",      "data",   "images", "image",
-                                                           "inputs", "input",  "features"};
+constexpr std::array<std::string_view, 7> kFeatureNames = {"x",      "data",  "images",  "image",
+                                                           "inputs", "input", "features"};
 constexpr std::array<std::string_view, 3> kResults = {"out/", "output/", "grad/"};
 
 template <typename List>

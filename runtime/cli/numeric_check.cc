@@ -55,6 +55,7 @@ std::vector<DirectionCheck> check_numerically(const Module& module, Trainer& tra
   uint32_t stream = 0;
   for (const auto& [name, gradient] : reference.grads) {
     const auto input = probe.find(name);
+    if (trainer.options().static_inputs.contains(name)) continue;
     Tensor values = input != probe.end() ? input->second : module.get_parameter(name).value();
     const Tensor saved = values.clone();
     for (int d = 0; d < check.directions; ++d) {

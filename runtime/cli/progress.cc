@@ -115,15 +115,13 @@ class TerminalProgress final : public LineProgress {
                         static_cast<double>(info_.total_steps - s.step);
     std::string head = "epoch " + std::to_string(s.epoch);
     if (info_.epochs > 0) head += "/" + std::to_string(info_.epochs);
-    std::string tail = " step " + std::to_string(s.step) + "/" +
-                       std::to_string(info_.total_steps) + "  loss " + readable(s.loss) + metric_ +
-                       "  " + readable(s.samples_per_s) + " samples/s  " + readable_time(left) +
-                       " left";
+    std::string tail = " step " + std::to_string(s.step) + "/" + std::to_string(info_.total_steps) +
+                       "  loss " + readable(s.loss) + metric_ + "  " + readable(s.samples_per_s) +
+                       " samples/s  " + readable_time(left) + " left";
     winsize window{};
     ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window);
     const int columns = window.ws_col > 0 ? window.ws_col : 80;
-    const int width =
-        std::clamp(columns - static_cast<int>(head.size() + tail.size()) - 5, 0, 40);
+    const int width = std::clamp(columns - static_cast<int>(head.size() + tail.size()) - 5, 0, 40);
     const double share = static_cast<double>(s.batch) / static_cast<double>(info_.batches);
     std::string line = head + (width > 4 ? " " + bar(share, width) : "") + tail;
     if (line.size() >= static_cast<size_t>(columns)) line.resize(static_cast<size_t>(columns) - 1);

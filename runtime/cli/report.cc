@@ -34,10 +34,13 @@ void print_error(const Error& error) {
 
 int exit_code(const Error& error) {
   switch (error.code()) {
-    case ErrorCode::kUsage: return 2;
+    case ErrorCode::kUsage:
+      return 2;
     case ErrorCode::kInvalidModel:
-    case ErrorCode::kUnsupported: return 3;
-    default: return 1;
+    case ErrorCode::kUnsupported:
+      return 3;
+    default:
+      return 1;
   }
 }
 

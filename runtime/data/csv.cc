@@ -112,17 +112,16 @@ size_t find_target(const CsvTable& table, size_t columns, const std::string& wan
   const auto named = std::find(table.header.begin(), table.header.end(), wanted);
   if (named != table.header.end()) return static_cast<size_t>(named - table.header.begin());
   int64_t index = 0;
-  const auto [end, error] =
-      std::from_chars(wanted.data(), wanted.data() + wanted.size(), index);
+  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), index);
   if (error == std::errc() && end == wanted.data() + wanted.size()) {
     if (index < 0) index += static_cast<int64_t>(columns);
     if (index >= 0 && static_cast<size_t>(index) < columns) return static_cast<size_t>(index);
   }
   std::string names;
   for (const std::string& name : table.header) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorCode::kUsage,
-              "--target-column '" + wanted + "': " + what + " has " + std::to_string(columns) +
-                  " columns" + (names.empty() ? " and no header" : ": " + names));
+  throw Error(ErrorCode::kUsage, "--target-column '" + wanted + "': " + what + " has " +
+                                     std::to_string(columns) + " columns" +
+                                     (names.empty() ? " and no header" : ": " + names));
 }
 
 Tensor class_ids(const CsvTable& table, size_t column, std::vector<std::string>* classes,
@@ -197,8 +196,7 @@ std::unique_ptr<Dataset> open_csv(const std::string& path, const DataOptions& op
     if (!classes.empty() || !all_numbers) {
       out = class_ids(table, target, &classes, what);
     } else {
-      out = Tensor::from<double>(targets, {rows})
-                .to(all_whole ? DType::kInt64 : DType::kFloat32);
+      out = Tensor::from<double>(targets, {rows}).to(all_whole ? DType::kInt64 : DType::kFloat32);
     }
   }
   return std::make_unique<TensorDataset>(std::move(arrays), std::move(classes));

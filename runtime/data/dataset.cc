@@ -31,8 +31,8 @@ Tensor gather_rows(const Tensor& source, std::span<const int64_t> indices) {
   char* to = static_cast<char*>(out.raw());
   for (const int64_t i : indices) {
     if (i < 0 || i >= rows) {
-      throw Error(ErrorCode::kInput, "sample " + std::to_string(i) + " of " +
-                                         std::to_string(rows) + " asked for");
+      throw Error(ErrorCode::kInput,
+                  "sample " + std::to_string(i) + " of " + std::to_string(rows) + " asked for");
     }
     if (row > 0) std::memcpy(to, from + static_cast<size_t>(i) * row, row);
     to += row;
@@ -58,7 +58,8 @@ int64_t TensorDataset::size() const {
       throw Error(ErrorCode::kInput,
                   "the arrays differ in their number of samples (first axis): '" + *first +
                       "' has " + std::to_string(count) + ", '" + name + "' has " +
-                      std::to_string(rows) + "; use --batch all if the first axis means something else");
+                      std::to_string(rows) +
+                      "; use --batch all if the first axis means something else");
     }
   }
   return first == nullptr && !arrays_.empty() ? 1 : count;
@@ -96,8 +97,8 @@ std::unique_ptr<Dataset> open_dataset(const std::string& spec, const DataOptions
   const ImageOptions& image = options.image;
   const auto refuse = [&](bool given, const char* option, const char* what) {
     if (!given) return;
-    throw Error(ErrorCode::kUsage, std::string(option) + " goes with " + what + ", not with '" +
-                                       spec + "'");
+    throw Error(ErrorCode::kUsage,
+                std::string(option) + " goes with " + what + ", not with '" + spec + "'");
   };
   const bool images = kind == DataKind::kImageFolder || kind == DataKind::kIdx;
   refuse(!images && (!image.mean.empty() || !image.std.empty()), "--mean and --std", "images");
@@ -106,10 +107,14 @@ std::unique_ptr<Dataset> open_dataset(const std::string& spec, const DataOptions
   refuse(kind != DataKind::kImageFolder && image.resize, "--image-size", "folders of images");
   refuse(kind != DataKind::kCsv && !options.target_column.empty(), "--target-column", ".csv files");
   switch (kind) {
-    case DataKind::kImageFolder: return open_image_folder(spec, options);
-    case DataKind::kCsv: return open_csv(spec, options);
-    case DataKind::kIdx: return open_idx(spec, options);
-    case DataKind::kNpz: return std::make_unique<TensorDataset>(read_npz(spec));
+    case DataKind::kImageFolder:
+      return open_image_folder(spec, options);
+    case DataKind::kCsv:
+      return open_csv(spec, options);
+    case DataKind::kIdx:
+      return open_idx(spec, options);
+    case DataKind::kNpz:
+      return std::make_unique<TensorDataset>(read_npz(spec));
     case DataKind::kNpy:
       return std::make_unique<TensorDataset>(TensorMap{{"data", read_npy(spec)}});
     case DataKind::kSafetensors:

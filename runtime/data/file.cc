@@ -80,8 +80,8 @@ std::string gunzip(std::string_view packed, const std::string& path, uint64_t li
   }
   inflateEnd(&stream);
   if (status == Z_MEM_ERROR) {
-    throw Error(ErrorCode::kFile, "'" + path + "' unpacks to more than " + std::to_string(limit) +
-                                      " bytes");
+    throw Error(ErrorCode::kFile,
+                "'" + path + "' unpacks to more than " + std::to_string(limit) + " bytes");
   }
   if (status != Z_STREAM_END) {
     throw Error(ErrorCode::kFile, "'" + path + "' is damaged: the gzip stream cannot be unpacked");

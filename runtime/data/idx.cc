@@ -11,13 +11,26 @@ namespace {
 
 bool idx_type(uint8_t code, DType* out) {
   switch (code) {
-    case 0x08: *out = DType::kUInt8; return true;
-    case 0x09: *out = DType::kInt8; return true;
-    case 0x0B: *out = DType::kInt16; return true;
-    case 0x0C: *out = DType::kInt32; return true;
-    case 0x0D: *out = DType::kFloat32; return true;
-    case 0x0E: *out = DType::kFloat64; return true;
-    default: return false;
+    case 0x08:
+      *out = DType::kUInt8;
+      return true;
+    case 0x09:
+      *out = DType::kInt8;
+      return true;
+    case 0x0B:
+      *out = DType::kInt16;
+      return true;
+    case 0x0C:
+      *out = DType::kInt32;
+      return true;
+    case 0x0D:
+      *out = DType::kFloat32;
+      return true;
+    case 0x0E:
+      *out = DType::kFloat64;
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -61,13 +61,14 @@ Pixels decode(const std::string& path, const ImageOptions& options) {
   stbi_uc* pixels = stbi_load_from_memory(packed, size, &width, &height, &found, channels);
   if (pixels == nullptr) fail(stbi_failure_reason());
   Pixels out(static_cast<size_t>(options.height * options.width * channels));
-  const auto to_width = static_cast<int>(options.width), to_height = static_cast<int>(options.height);
+  const auto to_width = static_cast<int>(options.width),
+             to_height = static_cast<int>(options.height);
   bool resized = true;
   if (width == to_width && height == to_height) {
     std::copy(pixels, pixels + out.size(), out.begin());
   } else {
-    resized = stbir_resize_uint8_linear(pixels, width, height, 0, out.data(), to_width, to_height, 0,
-                                        static_cast<stbir_pixel_layout>(channels)) != nullptr;
+    resized = stbir_resize_uint8_linear(pixels, width, height, 0, out.data(), to_width, to_height,
+                                        0, static_cast<stbir_pixel_layout>(channels)) != nullptr;
   }
   stbi_image_free(pixels);
   if (!resized) fail("resizing failed");
@@ -95,10 +96,11 @@ void place(const Pixels& pixels, const ImageOptions& o, const Placement& p, floa
         const float value =
             inside ? (pixels[static_cast<size_t>((from_y * o.width + from_x) * o.channels + c)] /
                           255.0f -
-                      mean) / deviation
+                      mean) /
+                         deviation
                    : 0.0f;
-        const int64_t at = o.channels_last ? (y * o.width + x) * o.channels + c
-                                           : (c * o.height + y) * o.width + x;
+        const int64_t at =
+            o.channels_last ? (y * o.width + x) * o.channels + c : (c * o.height + y) * o.width + x;
         out[at] = value;
       }
     }
@@ -166,8 +168,8 @@ class ImageFolder final : public Dataset {
     for (int64_t i = 0; i < count; ++i) {
       try {
         const int64_t sample = indices[static_cast<size_t>(i)];
-        place(decode(paths_.at(static_cast<size_t>(sample)), image_), image_,
-              draw(sample, context), static_cast<float*>(data.raw()) + i * row);
+        place(decode(paths_.at(static_cast<size_t>(sample)), image_), image_, draw(sample, context),
+              static_cast<float*>(data.raw()) + i * row);
         static_cast<int64_t*>(target.raw())[i] = labels_[static_cast<size_t>(sample)];
       } catch (...) {
 #pragma omp critical

@@ -71,9 +71,9 @@ TensorMap Loader::batch(int64_t epoch, int64_t index) {
   if (options_.whole) return dataset_.whole();
   TRAINRT_CHECK(index >= 0 && index < batches_, "batch " + std::to_string(index));
   const std::span<const int64_t> all = order(epoch);
-  return dataset_.batch(all.subspan(static_cast<size_t>(index * options_.batch),
-                                    static_cast<size_t>(samples(index))),
-                        {options_.seed, epoch, options_.augment});
+  return dataset_.batch(
+      all.subspan(static_cast<size_t>(index * options_.batch), static_cast<size_t>(samples(index))),
+      {options_.seed, epoch, options_.augment});
 }
 
 }  // namespace trainrt

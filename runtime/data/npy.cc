@@ -205,8 +205,8 @@ std::string npy_header(DType dtype, const Shape& shape) {
   dict.append(63 - (dict.size() + 10) % 64, ' ');
   dict += '\n';
   std::string out(kMagic);
-  out += {'\x01', '\x00', static_cast<char>(dict.size() & 0xff),
-          static_cast<char>(dict.size() >> 8)};
+  out +=
+      {'\x01', '\x00', static_cast<char>(dict.size() & 0xff), static_cast<char>(dict.size() >> 8)};
   return out + dict;
 }
 
@@ -224,8 +224,7 @@ std::map<std::string, Tensor> read_npz(const std::string& path) {
   return out;
 }
 
-void write_npz(const std::string& path,
-               const std::vector<std::pair<std::string, Tensor>>& arrays) {
+void write_npz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays) {
   ZipWriter zip(path);
   for (const auto& [name, array] : arrays) {
     const Tensor t = array.dtype() == DType::kBFloat16 ? array.to(DType::kFloat32) : array;

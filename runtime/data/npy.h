@@ -22,8 +22,7 @@ Tensor read_npy(const std::string& path);
 /// Arrays by name, ".npy" removed.
 std::map<std::string, Tensor> read_npz(const std::string& path);
 /// Stored members, in the order given; bfloat16 is written as float32. Throws Error(kFile).
-void write_npz(const std::string& path,
-               const std::vector<std::pair<std::string, Tensor>>& arrays);
+void write_npz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays);
 
 }  // namespace trainrt
 

@@ -41,9 +41,8 @@ std::map<std::string, Tensor> read_safetensors(const std::string& path) {
     if (name == "__metadata__") continue;
     const auto broken = [&](const char* why) { fail("tensor '" + name + "': " + why); };
     if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() ||
-        !entry.contains("shape") || !entry["shape"].is_array() ||
-        !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
-        entry["data_offsets"].size() != 2) {
+        !entry.contains("shape") || !entry["shape"].is_array() || !entry.contains("data_offsets") ||
+        !entry["data_offsets"].is_array() || entry["data_offsets"].size() != 2) {
       broken("dtype, shape and data_offsets expected");
     }
     const TypeRow* type = nullptr;

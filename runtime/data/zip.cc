@@ -122,8 +122,8 @@ std::string ZipReader::read(const ZipEntry& entry) const {
   }
   const std::string header = file_.read(entry.header_offset, 30);
   if (load<uint32_t>(header, 0) != kLocalHeader) damaged("no member at '" + entry.name + "'");
-  const uint64_t at = entry.header_offset + 30 + load<uint16_t>(header, 26) +
-                      load<uint16_t>(header, 28);
+  const uint64_t at =
+      entry.header_offset + 30 + load<uint16_t>(header, 26) + load<uint16_t>(header, 28);
   // Sizes come from the directory: the local header may leave them to a data descriptor.
   std::string bytes = file_.read(at, entry.packed_size);
   if (entry.method == 0) {
@@ -197,8 +197,7 @@ void ZipWriter::finish() {
                        uint16_t{0}, uint16_t{0x21}, entry.crc, size, size,
                        static_cast<uint16_t>(entry.name.size()),
                        static_cast<uint16_t>(extra.size()), uint16_t{0}, uint16_t{0}, uint16_t{0},
-                       uint32_t{0},
-                       far ? kSaturated : static_cast<uint32_t>(entry.header_offset)));
+                       uint32_t{0}, far ? kSaturated : static_cast<uint32_t>(entry.header_offset)));
     file_.write(entry.name);
     file_.write(extra);
   }

@@ -177,7 +177,8 @@ std::string OneNode::refusal() {
   } catch (const LowerError& e) {
     return e.kind;
   } catch (const Error& e) {
-    return e.code() == ErrorCode::kInvalidModel ? "invalid" : e.what();
+    if (e.code() == ErrorCode::kInvalidModel) return "invalid";
+    return e.code() == ErrorCode::kMemory ? "memory" : e.what();
   }
   return "";
 }

@@ -33,9 +33,12 @@ class OneNode {
     attrs_[std::move(name)] = std::move(value);
     return *this;
   }
-  OneNode& attr(std::string name, int value) { return attr(std::move(name), int64_t{value}); }
+  OneNode& attr(std::string name, int value) {
+    return attr(std::move(name), AttrValue(int64_t{value}));
+  }
+  OneNode& attr(std::string name, double value) { return attr(std::move(name), AttrValue(value)); }
   OneNode& attr(std::string name, const char* value) {
-    return attr(std::move(name), std::string(value));
+    return attr(std::move(name), AttrValue(std::string(value)));
   }
   OneNode& outputs(size_t count) {
     outputs_ = count;
@@ -49,7 +52,7 @@ class OneNode {
   std::map<int, Tensor> gradients(const std::map<int, Tensor>& dy);
   /// With respect to input i, for a single output.
   Tensor gradient(int i, const Tensor& dy) { return gradients({{0, dy}}).at(i); }
-  /// Kind of the refusal; empty when the node was lowered.
+  /// Kind of the refusal ("memory" for shapes out of reach); empty when the node was lowered.
   std::string refusal();
 
   SpecializeOptions options;

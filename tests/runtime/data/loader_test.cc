@@ -93,24 +93,24 @@ TEST_CASE("without shuffling the order is that of the file", "[loader]") {
 }
 
 TEST_CASE("whole arrays need not agree on their first axis", "[loader]") {
-  const TensorDataset data({{"a", Tensor(DType::kFloat32, {3, 2})},
-                            {"b", Tensor(DType::kFloat32, {5})}});
+  const TensorDataset data(
+      {{"a", Tensor(DType::kFloat32, {3, 2})}, {"b", Tensor(DType::kFloat32, {5})}});
   Loader loader(data, {.whole = true});
   CHECK(loader.batches_per_epoch() == 1);
   CHECK(loader.batch(0, 0).at("b").shape() == Shape{5});
 }
 
 TEST_CASE("arrays that disagree are named", "[loader]") {
-  const TensorDataset data({{"a", Tensor(DType::kFloat32, {3, 2})},
-                            {"b", Tensor(DType::kFloat32, {5})}});
-  CHECK_THROWS_MATCHES(Loader(data, {}), Error,
-                       Catch::Matchers::MessageMatches(
-                           Catch::Matchers::ContainsSubstring("'a' has 3, 'b' has 5")));
+  const TensorDataset data(
+      {{"a", Tensor(DType::kFloat32, {3, 2})}, {"b", Tensor(DType::kFloat32, {5})}});
+  CHECK_THROWS_MATCHES(
+      Loader(data, {}), Error,
+      Catch::Matchers::MessageMatches(Catch::Matchers::ContainsSubstring("'a' has 3, 'b' has 5")));
 }
 
 TEST_CASE("scalars go whole into every batch", "[loader]") {
-  const TensorDataset data({{"rate", Tensor::scalar(2.0f)},
-                            {"x", Tensor(DType::kFloat32, {4, 2})}});
+  const TensorDataset data(
+      {{"rate", Tensor::scalar(2.0f)}, {"x", Tensor(DType::kFloat32, {4, 2})}});
   Loader loader(data, {.batch = 3});
   CHECK(loader.batch(0, 1).at("rate").item() == 2.0);
   CHECK(loader.batch(0, 1).at("x").shape() == Shape{1, 2});

@@ -65,10 +65,9 @@ std::string deflated_zip(const std::string& name, const std::string& content) {
 
 TEST_CASE("npz keeps every type, shape and value", "[data]") {
   const TemporaryFolder folder;
-  const DType dtype =
-      GENERATE(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt8, DType::kInt16,
-               DType::kInt32, DType::kInt64, DType::kUInt8, DType::kUInt16, DType::kUInt32,
-               DType::kUInt64, DType::kBool);
+  const DType dtype = GENERATE(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt8,
+                               DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt8,
+                               DType::kUInt16, DType::kUInt32, DType::kUInt64, DType::kBool);
   const Shape shape = GENERATE(Shape{}, Shape{0}, Shape{5}, Shape{2, 3}, Shape{2, 0, 3});
   Tensor t(dtype, shape);
   auto* bytes = static_cast<uint8_t*>(t.raw());
@@ -101,23 +100,24 @@ TEST_CASE("npy header is padded to 64 bytes", "[data]") {
 }
 
 TEST_CASE("npy reads big-endian values", "[data]") {
-  const Tensor t =
-      parse_npy(npy("{'descr': '>i4', 'fortran_order': False, 'shape': (2,), }",
-                    std::string_view("\0\0\1\2\xff\xff\xff\xfe", 8)), "x");
+  const Tensor t = parse_npy(npy("{'descr': '>i4', 'fortran_order': False, 'shape': (2,), }",
+                                 std::string_view("\0\0\1\2\xff\xff\xff\xfe", 8)),
+                             "x");
   CHECK(t.data<int32_t>()[0] == 258);
   CHECK(t.data<int32_t>()[1] == -2);
 }
 
 TEST_CASE("npy reads Fortran order", "[data]") {
   const Tensor t = parse_npy(npy("{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3, 2), }",
-                                 bytes_of<double>({0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11})), "x");
+                                 bytes_of<double>({0, 6, 2, 8, 4, 10, 1, 7, 3, 9, 5, 11})),
+                             "x");
   for (size_t i = 0; i < 12; ++i) CHECK(t.data<double>()[i] == static_cast<double>(i));
 }
 
 TEST_CASE("npy reads versions 2 and 3 and any key order", "[data]") {
   const int version = GENERATE(2, 3);
-  const Tensor t = parse_npy(npy("{\"shape\":(3,),\"descr\":\"|u1\",\"fortran_order\":False}\n",
-                                 "\1\2\3", version), "x");
+  const Tensor t = parse_npy(
+      npy("{\"shape\":(3,),\"descr\":\"|u1\",\"fortran_order\":False}\n", "\1\2\3", version), "x");
   CHECK(t.data<uint8_t>()[2] == 3);
 }
 
@@ -138,17 +138,20 @@ TEST_CASE("npy says what it cannot hold", "[data]") {
 TEST_CASE("npy refuses shapes larger than the file", "[data]") {
   for (const char* shape : {"(4,)", "(1000000000000,)", "(4611686018427387904, 4)",
                             "(99999999999999999999,)", "(-1,)"}) {
-    CHECK_THROWS_AS(parse_npy(npy(std::string("{'descr': '<f4', 'fortran_order': False, 'shape': ") +
-                                      shape + ", }", "12345678"), "x"),
-                    Error);
+    CHECK_THROWS_AS(
+        parse_npy(
+            npy(std::string("{'descr': '<f4', 'fortran_order': False, 'shape': ") + shape + ", }",
+                "12345678"),
+            "x"),
+        Error);
   }
 }
 
 TEST_CASE("npy refuses broken headers", "[data]") {
-  for (const char* dict : {"", "{", "{}", "{'descr'", "{'descr': '<f4'}", "{'shape': (1,)}",
-                           "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}",
-                           "{'descr': '<f4', 'shape': (1, 'x')}", "{'other': 1}",
-                           "{'descr': '<f4, 'shape': (1,)}"}) {
+  for (const char* dict :
+       {"", "{", "{}", "{'descr'", "{'descr': '<f4'}", "{'shape': (1,)}",
+        "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}",
+        "{'descr': '<f4', 'shape': (1, 'x')}", "{'other': 1}", "{'descr': '<f4, 'shape': (1,)}"}) {
     CHECK_THROWS_AS(parse_npy(npy(dict, "1234"), "x"), Error);
   }
   CHECK_THROWS_AS(parse_npy("", "x"), Error);
@@ -158,8 +161,8 @@ TEST_CASE("npy refuses broken headers", "[data]") {
 
 TEST_CASE("npz reads deflated members with data descriptors", "[data]") {
   const TemporaryFolder folder;
-  const std::string array = npy("{'descr': '<i8', 'fortran_order': False, 'shape': (300,), }",
-                                std::string(2400, '\1'));
+  const std::string array =
+      npy("{'descr': '<i8', 'fortran_order': False, 'shape': (300,), }", std::string(2400, '\1'));
   const auto back = read_npz(folder.write("a.npz", deflated_zip("x.npy", array)));
   CHECK(back.at("x").data<int64_t>()[299] == 0x0101010101010101);
 }
@@ -206,7 +209,8 @@ TEST_CASE("zip64 fields are read", "[data]") {
   const TemporaryFolder folder;
   // NumPy writes a ZIP64 extra field into local headers always; here the directory has one as well.
   std::string bytes = deflated_zip("x.npy", npy("{'descr': '|u1', 'fortran_order': False, 'shape': "
-                                                "(4,), }", "abcd"));
+                                                "(4,), }",
+                                                "abcd"));
   const size_t directory = bytes.find("PK\1\2"), end = bytes.find("PK\5\6");
   uint32_t packed = 0, size = 0;
   std::memcpy(&packed, bytes.data() + directory + 20, 4);
@@ -232,7 +236,10 @@ TEST_CASE("a file that is no zip is named", "[data]") {
 
 TEST_CASE("an uncommitted file leaves nothing", "[data]") {
   const TemporaryFolder folder;
-  { OutputFile file(folder.file("x")); file.write("abc"); }
+  {
+    OutputFile file(folder.file("x"));
+    file.write("abc");
+  }
   CHECK(folder.entries() == 0);
   check_writable(folder.file("x"));
   CHECK(folder.entries() == 0);

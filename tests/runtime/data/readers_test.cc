@@ -71,8 +71,8 @@ TEST_CASE("IDX images become floats with a channel axis", "[data]") {
 
 TEST_CASE("IDX files may be packed", "[data]") {
   const TemporaryFolder folder;
-  const std::string images = folder.write(
-      "images-idx3-ubyte.gz", gzip(idx(8, {1, 2, 2}, std::string_view("\1\2\3\4", 4))));
+  const std::string images = folder.write("images-idx3-ubyte.gz",
+                                          gzip(idx(8, {1, 2, 2}, std::string_view("\1\2\3\4", 4))));
   DataOptions options;
   options.image.channels_last = true;
   options.image.mean = {0.5f};
@@ -242,13 +242,13 @@ TEST_CASE("folders of images give classes and pixels", "[data]") {
 TEST_CASE("images follow channels, layout, size, mean and std", "[data]") {
   const TemporaryFolder folder;
   const std::string path = make_images(folder) + "/red/c.PNG";
-  const Tensor last = read_image(path, {.channels = 3, .height = 2, .width = 2,
-                                        .channels_last = true});
+  const Tensor last =
+      read_image(path, {.channels = 3, .height = 2, .width = 2, .channels_last = true});
   CHECK(last.shape() == Shape{2, 2, 3});
   CHECK(last.data<float>()[3] == 1.0f);
   CHECK(last.data<float>()[4] == 0.0f);
-  const Tensor grey = read_image(path, {.channels = 1, .height = 2, .width = 2, .mean = {1.0f},
-                                        .std = {0.5f}});
+  const Tensor grey =
+      read_image(path, {.channels = 1, .height = 2, .width = 2, .mean = {1.0f}, .std = {0.5f}});
   CHECK(grey.data<float>()[0] == 0.0f);
   CHECK(grey.data<float>()[1] < -1.0f);
   CHECK(read_image(path, {.channels = 3, .height = 5, .width = 7}).shape() == Shape{3, 5, 7});
@@ -302,9 +302,9 @@ TEST_CASE("options that do not go with the data are refused", "[data]") {
 TEST_CASE("npy holds features only", "[data]") {
   const TemporaryFolder folder;
   const Tensor t = Tensor::from<float>({1, 2}, {2, 1});
-  const std::string path = folder.write(
-      "a.npy", npy_header(t.dtype(), t.shape()) +
-                   std::string(static_cast<const char*>(t.raw()), t.bytes()));
+  const std::string path =
+      folder.write("a.npy", npy_header(t.dtype(), t.shape()) +
+                                std::string(static_cast<const char*>(t.raw()), t.bytes()));
   CHECK(open_dataset(path, {})->whole().at("data").shape() == Shape{2, 1});
 }
 

@@ -38,8 +38,7 @@ class TemporaryFolder {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   size_t entries() const {
-    return static_cast<size_t>(
-        std::distance(std::filesystem::directory_iterator(path_), {}));
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
   }
 
  private:
