@@ -365,7 +365,8 @@ TensorReader::ExternalFile& TensorReader::open(const std::string& location) {
   namespace fs = std::filesystem;
   const fs::path relative(location);
   if (location.empty() || location.find('\0') != std::string::npos || relative.is_absolute()) {
-    invalid("external data '" + location + "': a path relative to the model's folder is needed");
+    invalid("external data: a path relative to the model's folder is needed, given '" + location +
+            "'");
   }
   std::error_code failed;
   const fs::path folder = fs::canonical(folder_.empty() ? "." : folder_, failed);

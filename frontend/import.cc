@@ -12,6 +12,7 @@ namespace trainrt {
 namespace {
 
 constexpr size_t kMaxProblems = 200;
+constexpr int64_t kCallCost = 8;  // in nodes: a function may consist of calls alone
 constexpr size_t kMaxNameBytes = size_t{256} << 20;
 
 /// Ends an import that grows beyond all bounds.
@@ -232,7 +233,9 @@ class Importer {
   void import_nodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, Scope& scope,
                     const CallSite& site, int depth, ImportedGraph& out) {
     for (const onnx::NodeProto& node : nodes) {
-      if (++node_count_ > kMaxNodes) {
+      const onnx::FunctionProto* f = functions_->find(node);
+      node_count_ += f != nullptr ? kCallCost : 1;
+      if (node_count_ > kMaxNodes) {
         report("", "", "", 0,
                "more than " + std::to_string(kMaxNodes) + " nodes after inlining functions");
         throw Stop{};
@@ -246,7 +249,7 @@ class Importer {
         inputs.push_back(name.empty() ? -1 : lookup(scope, name, node, site, nodes));
       }
       while (!inputs.empty() && inputs.back() == -1) inputs.pop_back();
-      if (const onnx::FunctionProto* f = functions_->find(node)) {
+      if (f != nullptr) {
         import_call(node, *f, inputs, scope, site, depth, out);
       } else if (node.op_type() == "Constant" && normal_domain(node.domain()).empty()) {
         import_constant(node, scope, site);

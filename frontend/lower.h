@@ -88,6 +88,14 @@ class LowerContext {
   virtual void set(size_t i, Var value) = 0;
   void set(Var value) { set(0, value); }
 
+  // Sequences of tensors, whose lengths are known when a plan is built.
+  virtual std::vector<Var> sequence(size_t i) const {
+    invalid("input " + std::to_string(i) + " is no sequence");
+  }
+  virtual void set_sequence(size_t, std::vector<Var>) {
+    refuse("no_lowering", "sequences are not supported here");
+  }
+
   /// Axis in [-rank, rank) to [0, rank); refuses the node when it is outside.
   int64_t axis(int64_t a, int64_t rank) const;
   std::vector<int64_t> axes(std::vector<int64_t> list, int64_t rank) const;  // sorted, distinct
@@ -151,6 +159,7 @@ std::span<const LoweringRow> random_lowerings();        // Dropout, Random*
 std::span<const LoweringRow> recurrent_lowerings();     // LSTM, GRU, RNN
 std::span<const LoweringRow> attention_lowerings();     // Attention, RotaryEmbedding
 std::span<const LoweringRow> control_flow_lowerings();  // If, Loop, Scan
+std::span<const LoweringRow> sequence_lowerings();      // Sequence*, SplitToSequence
 std::span<const LoweringRow> contrib_lowerings();       // com.microsoft
 
 }  // namespace trainrt

@@ -90,13 +90,13 @@ void lower_shrink(LowerContext& c) {
     return is_float(x.dtype()) ? x + by : cast(cast(x, DType::kFloat64) + by, x.dtype());
   };
   const Var real = is_float(x.dtype()) ? x : cast(x, DType::kFloat64);
-  c.set(where(less(real, -lambd), shifted(bias),
-              where(greater(real, lambd), shifted(-bias), 0.0)));
+  c.set(where(less(real, -lambd), shifted(bias), where(greater(real, lambd), shifted(-bias), 0.0)));
 }
 
 void lower_gelu(LowerContext& c) {
   const std::string form = c.attr_string("approximate", "none");
-  if (form != "none" && form != "tanh") c.invalid("approximate is none or tanh, not '" + form + "'");
+  if (form != "none" && form != "tanh")
+    c.invalid("approximate is none or tanh, not '" + form + "'");
   c.set(gelu(c.need(0), form == "tanh"));
 }
 

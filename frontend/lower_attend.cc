@@ -10,9 +10,9 @@ namespace {
 
 void check(bool fits, const Attention& a) {
   if (fits) return;
-  throw Error(ErrorCode::kInvalidModel,
-              "queries " + to_string(a.q.shape()) + ", keys " + to_string(a.k.shape()) +
-                  " and values " + to_string(a.v.shape()) + " do not fit together");
+  throw Error(ErrorCode::kInvalidModel, "queries " + to_string(a.q.shape()) + ", keys " +
+                                            to_string(a.k.shape()) + " and values " +
+                                            to_string(a.v.shape()) + " do not fit together");
 }
 
 bool has_true(const Tensor& t) {

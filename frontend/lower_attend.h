@@ -7,8 +7,8 @@
 
 namespace trainrt::lowering {
 
-/// Queries [B,H,L,d], keys [B,G,S,d], values [B,G,S,e]; G divides H, and heads of a group share keys
-/// and values.
+/// Queries [B,H,L,d], keys [B,G,S,d], values [B,G,S,e]; G divides H, and heads of a group share
+/// keys and values.
 struct Attention {
   Var q, k, v;
   double scale = 0;    // 0: 1 / sqrt(d)

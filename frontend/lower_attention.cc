@@ -18,8 +18,11 @@ Var bias_of_mask(LowerContext& c, Var mask, int64_t keys) {
   Var bias = mask.dtype() == DType::kBool ? mask_bias(mask, c.working, -kInf) : mask;
   const int64_t missing = keys - bias.dim(bias.rank() - 1);
   if (missing <= 0) return bias;
-  PadAttrs p{std::vector<int64_t>(at(bias.rank()), 0), std::vector<int64_t>(at(bias.rank()), 0),
-             PadMode::kConstant, -kInf, {}};
+  PadAttrs p{std::vector<int64_t>(at(bias.rank()), 0),
+             std::vector<int64_t>(at(bias.rank()), 0),
+             PadMode::kConstant,
+             -kInf,
+             {}};
   p.after.back() = missing;
   return c.b.add(Op::kPad, {bias}, std::move(p));
 }
@@ -27,8 +30,8 @@ Var bias_of_mask(LowerContext& c, Var mask, int64_t keys) {
 // Inputs: Q, K, V, mask, past key, past value, lengths without padding. The causal diagonal ends at
 // the last valid key: it is shifted by the past's length, or by lengths - L.
 void lower_attention(LowerContext& c) {
-  Attention a{c.need(0), c.need(1), c.need(2), c.attr_float("scale", 0),
-              c.attr_float("softcap", 0), {}};
+  Attention a{c.need(0), c.need(1), c.need(2), c.attr_float("scale", 0), c.attr_float("softcap", 0),
+              {}};
   const bool flat = a.q.rank() == 3;
   if (flat) {
     a.q = split_heads(c, a.q, c.attr_int("q_num_heads"));
@@ -76,7 +79,8 @@ void lower_attention(LowerContext& c) {
   c.set(3, stages[mode]);
 }
 
-// x is [B,H,S,d], or [B,S,H*d] with num_heads; caches are [positions,r/2], or [B,S,r/2] without ids.
+// x is [B,H,S,d], or [B,S,H*d] with num_heads; caches are [positions,r/2], or [B,S,r/2] without
+// ids.
 void lower_rotary(LowerContext& c) {
   const Var x = c.need(0);
   Var cosine = c.need(1), sine = c.need(2);

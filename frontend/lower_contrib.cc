@@ -40,9 +40,9 @@ void lower_fused_matmul(LowerContext& c) {
 void lower_skip_layer_norm(LowerContext& c) {
   Var sum = c.need(0) + c.need(1);
   if (c.has(4)) sum = sum + c.in(4);
-  const LayerNormResult r = layer_normalize(sum, c.need(2), c.in(3), sum.rank() - 1,
-                                            c.attr_float("epsilon", 1e-12),
-                                            c.wants(1) || c.wants(2));
+  const LayerNormResult r =
+      layer_normalize(sum, c.need(2), c.in(3), sum.rank() - 1, c.attr_float("epsilon", 1e-12),
+                      c.wants(1) || c.wants(2));
   c.set(0, r.y);
   if (c.wants(1)) c.set(1, r.mean);
   if (c.wants(2)) c.set(2, r.inverse);
@@ -55,14 +55,14 @@ void lower_skip_rms_norm(LowerContext& c) {
   if (c.has(3)) sum = sum + c.in(3);
   if (c.wants(1)) c.refuse("no_lowering", "the mean is not computed by this op");
   Var inverse;
-  c.set(0, rms_normalize(sum, sum.rank() - 1, c.attr_float("epsilon", 1e-12), &inverse) *
-               c.need(2));
+  c.set(0,
+        rms_normalize(sum, sum.rank() - 1, c.attr_float("epsilon", 1e-12), &inverse) * c.need(2));
   if (c.wants(2)) c.set(2, inverse);
   if (c.wants(3)) c.set(3, sum);
 }
 
-// LayerNorm of word + position + segment embeddings. Inputs: ids, segments, the three tables, scale,
-// bias, mask, position ids; outputs: y, number of unmasked tokens, the sum.
+// LayerNorm of word + position + segment embeddings. Inputs: ids, segments, the three tables,
+// scale, bias, mask, position ids; outputs: y, number of unmasked tokens, the sum.
 void lower_embed_layer_norm(LowerContext& c) {
   const Var ids = c.need(0), positions = c.need(3);
   if (ids.rank() != 2) c.invalid("input_ids are [batch, sequence]");
@@ -121,8 +121,12 @@ void lower_attention(LowerContext& c) {
   const std::vector<int64_t> sizes = c.attr_ints("qkv_hidden_sizes", {third, third, third});
   if (sizes.size() != 3) c.invalid("qkv_hidden_sizes has three elements");
   const std::vector<Var> parts = split(x, 2, sizes);
-  const Attention a{split_heads(c, parts[0], heads), split_heads(c, parts[1], heads),
-                    split_heads(c, parts[2], heads), 0, 0, {}};
+  const Attention a{split_heads(c, parts[0], heads),
+                    split_heads(c, parts[1], heads),
+                    split_heads(c, parts[2], heads),
+                    0,
+                    0,
+                    {}};
   c.set(attend_masked(c, a, c.in(3), c.in(5)));
 }
 
@@ -178,9 +182,12 @@ void lower_group_query_attention(LowerContext& c) {
     c.refuse("no_lowering", "GroupQueryAttention with past state or packed inputs");
   }
   const int64_t groups = c.attr_int("kv_num_heads");
-  Attention a{split_heads(c, c.need(0), c.attr_int("num_heads")), split_heads(c, c.need(1), groups),
-              split_heads(c, c.need(2), groups), c.attr_float("scale", 0),
-              c.attr_float("softcap", 0), {}};
+  Attention a{split_heads(c, c.need(0), c.attr_int("num_heads")),
+              split_heads(c, c.need(1), groups),
+              split_heads(c, c.need(2), groups),
+              c.attr_float("scale", 0),
+              c.attr_float("softcap", 0),
+              {}};
   const int64_t length = a.q.dim(2);
   if (c.attr_int("do_rotary", 0) != 0) {
     const bool interleaved = c.attr_int("rotary_interleaved", 0) != 0;
@@ -192,8 +199,8 @@ void lower_group_query_attention(LowerContext& c) {
     }
   }
   const int64_t window = c.attr_int("local_window_size", -1);
-  const Var open = visible_keys(c, Window{true, window > 0 ? window - 1 : -1, -1}, length,
-                                a.k.dim(2), {});
+  const Var open =
+      visible_keys(c, Window{true, window > 0 ? window - 1 : -1, -1}, length, a.k.dim(2), {});
   a.bias = mask_bias(open, c.working, -kInf);
   c.set(0, merge_heads(attend(a).y));
   if (c.wants(1)) c.set(1, a.k);

@@ -146,7 +146,8 @@ void lower_conv_transpose(LowerContext& c) {
   if (padded) y = c.b.add(Op::kPad, {y}, pad);
   if (c.has(2)) {
     if (c.in(2).shape() != Shape{y.dim(1)}) {
-      c.invalid("bias " + to_string(c.in(2).shape()) + " needs shape " + to_string(Shape{y.dim(1)}));
+      c.invalid("bias " + to_string(c.in(2).shape()) + " needs shape " +
+                to_string(Shape{y.dim(1)}));
     }
     y = y + along(c.in(2), 1, y.rank());
   }
@@ -177,8 +178,7 @@ void lower_col2im(LowerContext& c) {
   int64_t count = 1;
   for (size_t i = 0; i < n; ++i) {
     if (window.pads_begin[i] < 0 || window.pads_end[i] < 0) c.invalid("pads may not be negative");
-    const int64_t room =
-        image[i] + window.pads_begin[i] + window.pads_end[i] - window.extent(i);
+    const int64_t room = image[i] + window.pads_begin[i] + window.pads_end[i] - window.extent(i);
     if (room < 0) c.invalid("the blocks are larger than the image");
     blocks.push_back(room / window.strides[i] + 1);
     weight.push_back(block[i]);
@@ -193,8 +193,8 @@ void lower_col2im(LowerContext& c) {
     auto data = unit.data<decltype(zero)>();
     for (int64_t i = 0; i < taps; ++i) data[at(i * taps + i)] = 1;
   });
-  const Var y = c.b.add(Op::kConvDataGrad,
-                        {reshape(x, blocks), c.b.constant(unit.reshape(weight))}, attrs);
+  const Var y =
+      c.b.add(Op::kConvDataGrad, {reshape(x, blocks), c.b.constant(unit.reshape(weight))}, attrs);
   Shape shape = {x.dim(0), x.dim(1) / taps};
   shape.insert(shape.end(), image.begin(), image.end());
   c.set(reshape(y, shape));
@@ -278,8 +278,8 @@ Window read_window(const LowerContext& c, std::vector<int64_t> kernel,
 }  // namespace lowering
 
 std::span<const LoweringRow> conv_lowerings() {
-  static const std::vector<LoweringRow> rows = lowering::joined(
-      {lowering::kRows, lowering::pool_lowerings(), lowering::resize_lowerings()});
+  static const std::vector<LoweringRow> rows =
+      lowering::joined({lowering::kRows, lowering::pool_lowerings(), lowering::resize_lowerings()});
   return rows;
 }
 

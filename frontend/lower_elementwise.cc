@@ -76,11 +76,16 @@ void lower_pow(LowerContext& c) {
 
 DType unsigned_of(DType type) {
   switch (type) {
-    case DType::kInt8: return DType::kUInt8;
-    case DType::kInt16: return DType::kUInt16;
-    case DType::kInt32: return DType::kUInt32;
-    case DType::kInt64: return DType::kUInt64;
-    default: return type;
+    case DType::kInt8:
+      return DType::kUInt8;
+    case DType::kInt16:
+      return DType::kUInt16;
+    case DType::kInt32:
+      return DType::kUInt32;
+    case DType::kInt64:
+      return DType::kUInt64;
+    default:
+      return type;
   }
 }
 

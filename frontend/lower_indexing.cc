@@ -1,7 +1,6 @@
 // Gather family, OneHot, TopK, and the ops whose result's shape depends on contents.
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "frontend/lower_util.h"
 
@@ -44,8 +43,7 @@ void lower_gather_elements(LowerContext& c) {
 }
 
 void lower_gather_nd(LowerContext& c) {
-  c.set(c.b.add(Op::kGatherND, {c.need(0), c.need(1)},
-                GatherNDAttrs{c.attr_int("batch_dims", 0)}));
+  c.set(c.b.add(Op::kGatherND, {c.need(0), c.need(1)}, GatherNDAttrs{c.attr_int("batch_dims", 0)}));
 }
 
 // on where the index, counted from the end when negative, equals the position, else off.
@@ -68,15 +66,14 @@ void lower_one_hot(LowerContext& c) {
 void lower_topk(LowerContext& c) {
   const Var x = c.need(0);
   const int64_t axis = c.axis(c.attr_int("axis", -1), x.rank());
-  const auto k = ints_argument(c, "k_input", 1);
-  if (k && k->size() != 1) c.invalid("k has one element");
-  const int64_t count = k ? (*k)[0] : c.attr_int("k");
+  const std::vector<int64_t> k = c.has(1) ? c.ints(1) : std::vector{c.attr_int("k")};
+  if (k.size() != 1) c.invalid("k has one element, not " + std::to_string(k.size()));
+  const int64_t count = k[0];
   if (count < 0 || count > x.dim(axis)) {
     c.invalid("k = " + std::to_string(count) + " of a dim of " + std::to_string(x.dim(axis)));
   }
-  const std::vector<Var> y =
-      c.b.add_all(Op::kTopK, std::span<const Var>(&x, 1),
-                  TopKAttrs{axis, count, c.attr_int("largest", 1) != 0});
+  const std::vector<Var> y = c.b.add_all(Op::kTopK, std::span<const Var>(&x, 1),
+                                         TopKAttrs{axis, count, c.attr_int("largest", 1) != 0});
   for (size_t i = 0; i < 2; ++i) c.set(i, y[i]);
 }
 
@@ -105,8 +102,8 @@ void lower_non_zero(LowerContext& c) {
   const Tensor x = given.to(is_float(given.dtype()) ? DType::kFloat64 : DType::kInt64);
   std::vector<int64_t> found;
   for (int64_t i = 0; i < x.size(); ++i) {
-    const bool set = x.dtype() == DType::kInt64 ? x.data<int64_t>()[at(i)] != 0
-                                                : x.data<double>()[at(i)] != 0;
+    const bool set =
+        x.dtype() == DType::kInt64 ? x.data<int64_t>()[at(i)] != 0 : x.data<double>()[at(i)] != 0;
     if (set) found.push_back(i);
   }
   const int64_t count = static_cast<int64_t>(found.size());
@@ -140,17 +137,17 @@ void lower_unique(LowerContext& c) {
   const bool flat = !c.has_attr("axis");
   const int64_t axis = flat ? 0 : c.axis(c.attr_int("axis"), given.rank());
   const Var x = flat ? reshape(given, {given.type().size()}) : given;
-  Tensor contents = c.constant(0).reshape(x.shape());
   std::vector<int64_t> perm = identity_perm(x.rank());
   std::rotate(perm.begin(), perm.begin() + axis, perm.begin() + axis + 1);
-  contents = *c.b.constant_value(transpose(c.b.constant(contents), perm));
+  c.constant(0);
+  const Tensor contents = c.constant_of(transpose(x, perm), "the input");
   const int64_t n = x.dim(axis);
   const size_t width = n == 0 ? 0 : at(contents.size() / n);
 
   std::vector<int64_t> order(at(n)), first, inverse(at(n)), counts;
   std::iota(order.begin(), order.end(), int64_t{0});
   with_type(contents.dtype(), [&]<typename T>(T) {
-    const Rows<T> rows{std::as_const(contents).template data<T>(), width};
+    const Rows<T> rows{contents.template data<T>(), width};
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t i, int64_t j) { return rows.less(i, j); });
     for (size_t i = 0; i < order.size(); ++i) {
@@ -198,7 +195,8 @@ constexpr LoweringRow kRows[] = {
 }  // namespace
 
 std::span<const LoweringRow> indexing_lowerings() {
-  static const std::vector<LoweringRow> rows = joined({kRows, scatter_lowerings()});
+  static const std::vector<LoweringRow> rows =
+      joined({kRows, scatter_lowerings(), grid_lowerings()});
   return rows;
 }
 

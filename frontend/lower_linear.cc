@@ -45,8 +45,8 @@ void lower_gemm(LowerContext& c) {
   c.set(y);
 }
 
-// An integer operand less its zero point: a scalar, or one per row (A) or column (B). In float64 the
-// products of 8-bit integers and their sums are exact.
+// An integer operand less its zero point: a scalar, or one per row (A) or column (B). In float64
+// the products of 8-bit integers and their sums are exact.
 Var centred(LowerContext& c, Var x, size_t zero_point, bool per_row) {
   const Var wide = cast(x, DType::kFloat64);
   if (!c.has(zero_point)) return wide;
@@ -84,7 +84,8 @@ void lower_det(LowerContext& c) {
     for (int64_t j = 0; j < n; ++j) {
       const size_t bit = size_t{1} << j;
       if ((set & bit) == 0) continue;
-      const Var term = element(row, j) * minors[set ^ bit];
+      Var term = element(row, j);
+      if (set != bit) term = term * minors[set ^ bit];
       if (!minors[set]) {
         minors[set] = term;
       } else {

@@ -11,8 +11,7 @@ namespace {
 void lower_class_loss(LowerContext& c, Op op) {
   const Var x = c.need(0), labels = cast(c.need(1), DType::kInt64);
   const bool ignores = c.has_attr("ignore_index");
-  const int64_t ignore =
-      ignores ? c.attr_int("ignore_index") : std::numeric_limits<int64_t>::min();
+  const int64_t ignore = ignores ? c.attr_int("ignore_index") : std::numeric_limits<int64_t>::min();
   const std::string reduction = c.attr_string("reduction", "mean");
   if (reduction != "mean" && reduction != "sum" && reduction != "none") {
     c.invalid("reduction is mean, sum or none, not '" + reduction + "'");

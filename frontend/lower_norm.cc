@@ -10,9 +10,8 @@ namespace lowering {
 void lower_layer_norm(LowerContext& c) {
   const Var x = c.need(0);
   const int64_t axis = c.axis(c.attr_int("axis", -1), x.rank());
-  const LayerNormResult r = layer_normalize(x, c.need(1), c.in(2), axis,
-                                            c.attr_float("epsilon", 1e-5),
-                                            c.wants(1) || c.wants(2));
+  const LayerNormResult r = layer_normalize(
+      x, c.need(1), c.in(2), axis, c.attr_float("epsilon", 1e-5), c.wants(1) || c.wants(2));
   if (r.y.shape() != x.shape()) c.invalid("scale or bias do not broadcast to the input");
   c.set(0, r.y);
   if (c.wants(1)) c.set(1, r.mean);
@@ -23,7 +22,9 @@ void lower_rms_norm(LowerContext& c) {
   const Var x = c.need(0);
   const int64_t axis = c.axis(c.attr_int("axis", -1), x.rank());
   Var inverse;
-  c.set(0, rms_normalize(x, axis, c.attr_float("epsilon", 1e-5), &inverse) * c.need(1));
+  const Var y = rms_normalize(x, axis, c.attr_float("epsilon", 1e-5), &inverse) * c.need(1);
+  if (y.shape() != x.shape()) c.invalid("scale does not broadcast to the input");
+  c.set(0, y);
   if (c.wants(1)) c.set(1, inverse);
 }
 
@@ -42,9 +43,12 @@ bool file_says_training(LowerContext& c) {
 bool uses_batch_statistics(LowerContext& c) {
   if (!c.options.training) return false;
   switch (c.options.batch_norm) {
-    case BatchNormMode::kTrain: return true;
-    case BatchNormMode::kGraph: return file_says_training(c);
-    case BatchNormMode::kFrozen: return false;
+    case BatchNormMode::kTrain:
+      return true;
+    case BatchNormMode::kGraph:
+      return file_says_training(c);
+    case BatchNormMode::kFrozen:
+      return false;
   }
   return false;
 }
@@ -100,6 +104,12 @@ Var normalize_groups(LowerContext& c, Var x, int64_t groups) {
 void lower_instance_norm(LowerContext& c) {
   const Var x = c.need(0);
   const Var y = reshape(normalize_groups(c, x, x.rank() < 2 ? 0 : x.dim(1)), x.shape());
+  for (size_t i : {1, 2}) {
+    if (c.need(i).type().size() != x.dim(1)) {
+      c.invalid("scale and bias have an element for each of the " + std::to_string(x.dim(1)) +
+                " channels, not shape " + to_string(c.in(i).shape()));
+    }
+  }
   c.set(y * along(c.need(1), 1, x.rank()) + along(c.need(2), 1, x.rank()));
 }
 
@@ -147,14 +157,15 @@ void lower_lrn(LowerContext& c) {
   const int64_t size = c.attr_int("size");
   if (size < 1 || x.rank() < 2) c.invalid("LRN needs size >= 1 and channels");
   const int64_t channels = x.dim(1), before = (size - 1) / 2, after = size - 1 - before;
-  InterpolateAttrs window{1, channels, channels, std::min(size, std::max(channels, int64_t{1})),
+  InterpolateAttrs window{1,  channels, channels, std::min(size, std::max(channels, int64_t{1})),
                           {}, {}};
   if (window.taps > kMaxConstant / std::max(channels, int64_t{1})) {
     c.invalid("size " + std::to_string(size) + " is out of reach");
   }
   for (int64_t o = 0; o < channels; ++o) {
     const int64_t first = std::max(o - before, int64_t{0});
-    const int64_t last = std::min(o > channels - 1 - after ? channels - 1 : o + after, channels - 1);
+    const int64_t last =
+        std::min(o > channels - 1 - after ? channels - 1 : o + after, channels - 1);
     for (int64_t t = 0; t < window.taps; ++t) {
       window.index.push_back(std::min(first + t, channels - 1));
       window.weight.push_back(first + t <= last ? 1 : 0);

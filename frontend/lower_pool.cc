@@ -94,8 +94,8 @@ void lower_lp_pool(LowerContext& c) {
     shape.push_back(pool.output[i]);
     conv.pads_end.push_back(std::max<int64_t>(after, 0));
   }
-  const Var sums = c.b.add(Op::kConv, {reshape(powers(x, p), planes), c.b.fill(x.dtype(), 1, weight)},
-                           conv);
+  const Var sums =
+      c.b.add(Op::kConv, {reshape(powers(x, p), planes), c.b.fill(x.dtype(), 1, weight)}, conv);
   c.set(root(reshape(sums, shape), p));
 }
 
@@ -153,7 +153,8 @@ void lower_max_unpool(LowerContext& c) {
   }
   const Var zeros = c.b.fill(x.dtype(), 0, {checked_count(c, shape)});
   Var y = c.b.add(Op::kScatterElements,
-                  {zeros, reshape(indices, {x.type().size()}), reshape(x, {x.type().size()})}, ScatterAttrs{});
+                  {zeros, reshape(indices, {x.type().size()}), reshape(x, {x.type().size()})},
+                  ScatterAttrs{});
   y = reshape(y, shape);
   if (c.has(2)) {
     const auto wanted = c.ints(2);

@@ -13,7 +13,8 @@ void lower_dropout(LowerContext& c) {
   double ratio = 0;
   if (drops && c.opset < 12) ratio = c.attr_float("ratio", 0.5);
   if (drops && c.opset >= 12) ratio = c.has(1) ? c.number(1) : 0.5;
-  if (!(ratio >= 0 && ratio <= 1)) c.invalid("ratio " + std::to_string(ratio) + " is not in [0, 1]");
+  if (!(ratio >= 0 && ratio <= 1))
+    c.invalid("ratio " + std::to_string(ratio) + " is not in [0, 1]");
 
   const bool with_mask = c.wants(1);
   Var mask;
@@ -73,8 +74,9 @@ void lower_bernoulli(LowerContext& c) {
 }
 
 void lower_multinomial(LowerContext& c) {
-  c.refuse("no_lowering", "Multinomial draws class ids, through which nothing can be trained; "
-                          "draw them outside of the model and pass them as an input");
+  c.refuse("no_lowering",
+           "Multinomial draws class ids, through which nothing can be trained; "
+           "draw them outside of the model and pass them as an input");
 }
 
 constexpr LoweringRow kRows[] = {

@@ -36,8 +36,8 @@ void lower_depth_to_space(LowerContext& c) {
   const bool dcr = depth_first(c);
   const Var x = reshape(c.need(0), dcr ? Shape{k.n, b, b, depth, k.height, k.width}
                                        : Shape{k.n, depth, b, b, k.height, k.width});
-  const Var y = transpose(x, dcr ? std::vector<int64_t>{0, 3, 4, 1, 5, 2}
-                                 : std::vector<int64_t>{0, 1, 4, 2, 5, 3});
+  const Var y = transpose(
+      x, dcr ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3});
   c.set(reshape(y, {k.n, depth, k.height * b, k.width * b}));
 }
 
@@ -82,8 +82,11 @@ void lower_center_crop_pad(LowerContext& c) {
   if (shape.size() != axes.size()) {
     c.invalid(std::to_string(shape.size()) + " sizes for " + std::to_string(axes.size()) + " axes");
   }
-  PadAttrs p{std::vector<int64_t>(at(x.rank()), 0), std::vector<int64_t>(at(x.rank()), 0),
-             PadMode::kConstant, 0, {}};
+  PadAttrs p{std::vector<int64_t>(at(x.rank()), 0),
+             std::vector<int64_t>(at(x.rank()), 0),
+             PadMode::kConstant,
+             0,
+             {}};
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t a = c.axis(axes[i], x.rank()), size = x.dim(a), wanted = shape[i];
     if (wanted < 0) c.invalid("a size is negative: " + to_string(shape));

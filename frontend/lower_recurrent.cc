@@ -146,7 +146,7 @@ class Recurrent {
     }
   }
 
-  /// Bounds the input of an activation, if the node says so.
+  /// Bounds the input of a gate's activation, if the node says so.
   Var clipped(Var v) const { return clip_ > 0 ? clip(v, -clip_, clip_) : v; }
   std::vector<Var> gates(Var all, int64_t n) const {
     return n == 1 ? std::vector<Var>{all}
@@ -302,7 +302,8 @@ void lower_lstm(LowerContext& c) {
         const Var forget = coupled ? 1.0 - input : d.f[0](rnn.clipped(g[2]));
         const Var next = forget * cell + input * d.f[1](rnn.clipped(g[3]));
         if (d.peephole) g[1] = g[1] + slice(d.peephole, 0, n, n) * next;
-        return {d.f[0](rnn.clipped(g[1])) * d.f[2](rnn.clipped(next)), next};
+        // The bound is for gates; onnxruntime leaves the cell's activation out, and so do we.
+        return {d.f[0](rnn.clipped(g[1])) * d.f[2](next), next};
       },
       true);
 }

@@ -10,9 +10,7 @@ struct Axes {
   std::vector<int64_t> list;
   bool keepdims;
 
-  Var reduce(Op op, Var x) const {
-    return x.builder().add(op, {x}, ReduceAttrs{list, keepdims});
-  }
+  Var reduce(Op op, Var x) const { return x.builder().add(op, {x}, ReduceAttrs{list, keepdims}); }
 };
 
 // No axes mean all of them, or none with noop_with_empty_axes.
@@ -101,9 +99,9 @@ template <Op kOp>
 void lower_arg(LowerContext& c) {
   const Var x = c.need(0);
   const int64_t axis = c.axis(c.attr_int("axis", 0), x.rank());
-  c.set(c.b.add(kOp, {x},
-                ArgAttrs{axis, c.attr_int("keepdims", 1) != 0,
-                         c.attr_int("select_last_index", 0) != 0}));
+  c.set(c.b.add(
+      kOp, {x},
+      ArgAttrs{axis, c.attr_int("keepdims", 1) != 0, c.attr_int("select_last_index", 0) != 0}));
 }
 
 template <Op kOp>

@@ -55,21 +55,21 @@ Settings read_settings(const LowerContext& c) {
                          {"cubic", Mode::kCubic},
                          {"bicubic", Mode::kCubic}});
   if (c.op == "Upsample" || c.opset < 11) return s;
-  s.rounding = choose<Rounding>(c, "nearest_mode", c.attr_string("nearest_mode", "round_prefer_floor"),
-                                {{"round_prefer_floor", Rounding::kPreferFloor},
-                                 {"round_prefer_ceil", Rounding::kPreferCeil},
-                                 {"floor", Rounding::kFloor},
-                                 {"ceil", Rounding::kCeil}});
-  s.coordinates = choose<Coordinates>(
-      c, "coordinate_transformation_mode",
-      c.attr_string("coordinate_transformation_mode", "half_pixel"),
-      {{"half_pixel", Coordinates::kHalfPixel},
-       {"half_pixel_symmetric", Coordinates::kHalfPixelSymmetric},
-       {"pytorch_half_pixel", Coordinates::kPytorchHalfPixel},
-       {"align_corners", Coordinates::kAlignCorners},
-       {"asymmetric", Coordinates::kAsymmetric},
-       {"tf_half_pixel_for_nn", Coordinates::kHalfPixelForNearest},
-       {"tf_crop_and_resize", Coordinates::kCropAndResize}});
+  s.rounding =
+      choose<Rounding>(c, "nearest_mode", c.attr_string("nearest_mode", "round_prefer_floor"),
+                       {{"round_prefer_floor", Rounding::kPreferFloor},
+                        {"round_prefer_ceil", Rounding::kPreferCeil},
+                        {"floor", Rounding::kFloor},
+                        {"ceil", Rounding::kCeil}});
+  s.coordinates = choose<Coordinates>(c, "coordinate_transformation_mode",
+                                      c.attr_string("coordinate_transformation_mode", "half_pixel"),
+                                      {{"half_pixel", Coordinates::kHalfPixel},
+                                       {"half_pixel_symmetric", Coordinates::kHalfPixelSymmetric},
+                                       {"pytorch_half_pixel", Coordinates::kPytorchHalfPixel},
+                                       {"align_corners", Coordinates::kAlignCorners},
+                                       {"asymmetric", Coordinates::kAsymmetric},
+                                       {"tf_half_pixel_for_nn", Coordinates::kHalfPixelForNearest},
+                                       {"tf_crop_and_resize", Coordinates::kCropAndResize}});
   s.cubic_a = c.attr_float("cubic_coeff_a", -0.75);
   s.exclude_outside = c.attr_int("exclude_outside", 0) != 0;
   s.antialias = c.attr_int("antialias", 0) != 0;
@@ -198,9 +198,9 @@ double position(const Settings& s, const Axis& a, int64_t o) {
     case Coordinates::kHalfPixelForNearest:
       return (x + 0.5) / a.scale;
     case Coordinates::kCropAndResize:
-      return a.out > 1 ? a.roi_begin * (in - 1) +
-                             x * (a.roi_end - a.roi_begin) * (in - 1) / (out - 1)
-                       : 0.5 * (a.roi_begin + a.roi_end) * (in - 1);
+      return a.out > 1
+                 ? a.roi_begin * (in - 1) + x * (a.roi_end - a.roi_begin) * (in - 1) / (out - 1)
+                 : 0.5 * (a.roi_begin + a.roi_end) * (in - 1);
   }
   return 0;
 }
@@ -244,7 +244,9 @@ InterpolateAttrs make_taps(const LowerContext& c, const Settings& s, const Axis&
   const double radius = (s.mode == Mode::kCubic ? 2 : 1) / stretch;
   // Cells strictly within the radius; no more than the axis has, since the outer ones are merged.
   const double widest = std::min(2 * std::ceil(radius), static_cast<double>(a.in));
-  p.taps = s.mode == Mode::kNearest || a.out == 0 ? 1 : std::max<int64_t>(1, static_cast<int64_t>(widest));
+  p.taps = s.mode == Mode::kNearest || a.out == 0
+               ? 1
+               : std::max<int64_t>(1, static_cast<int64_t>(widest));
   if (a.out > kMaxConstant / p.taps) c.invalid("the result is too large");
   p.index.assign(at(a.out * p.taps), 0);
   p.weight.assign(at(a.out * p.taps), 0.0);

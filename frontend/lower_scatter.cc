@@ -22,8 +22,8 @@ void lower_scatter_elements(LowerContext& c) {
 }
 
 void lower_scatter_nd(LowerContext& c) {
-  c.set(c.b.add(Op::kScatterND, {c.need(0), c.need(1), c.need(2)},
-                ScatterAttrs{0, reduction_of(c)}));
+  c.set(
+      c.b.add(Op::kScatterND, {c.need(0), c.need(1), c.need(2)}, ScatterAttrs{0, reduction_of(c)}));
 }
 
 // cache[b, …, write[b] + i, …] = update[b, …, i, …]; circular: modulo the cache's length.

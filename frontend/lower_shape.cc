@@ -156,8 +156,8 @@ void lower_slice(LowerContext& c) {
       steps.size() != starts->size()) {
     c.invalid("starts, ends, axes and steps differ in length");
   }
-  SliceAttrs s{std::vector<int64_t>(at(x.rank()), 0), std::vector<int64_t>(at(x.rank()), 1),
-               x.shape(), {}};
+  SliceAttrs s{
+      std::vector<int64_t>(at(x.rank()), 0), std::vector<int64_t>(at(x.rank()), 1), x.shape(), {}};
   for (size_t i = 0; i < starts->size(); ++i) {
     const int64_t a = c.axis((*axes)[i], x.rank()), dim = x.dim(a);
     if (steps[i] == 0) c.invalid("a step is 0");
@@ -193,8 +193,11 @@ void lower_pad(LowerContext& c) {
   const Var x = c.need(0);
   const auto pads = ints_argument(c, "pads", 1);
   if (!pads) c.invalid("pads are missing");
-  PadAttrs p{std::vector<int64_t>(at(x.rank()), 0), std::vector<int64_t>(at(x.rank()), 0),
-             pad_mode(c), 0, {}};
+  PadAttrs p{std::vector<int64_t>(at(x.rank()), 0),
+             std::vector<int64_t>(at(x.rank()), 0),
+             pad_mode(c),
+             0,
+             {}};
   if (c.opset < 11) {
     p.value = c.attr_float("value", 0);
   } else if (c.has(2) && c.in(2).type().size() != 0 && p.mode == PadMode::kConstant) {
@@ -217,7 +220,9 @@ void lower_pad(LowerContext& c) {
 void lower_shape(LowerContext& c) {
   const Shape& shape = c.need(0).shape();
   const int64_t rank = static_cast<int64_t>(shape.size());
-  const auto clamped = [&](int64_t v) { return std::clamp(v < 0 ? v + rank : v, int64_t{0}, rank); };
+  const auto clamped = [&](int64_t v) {
+    return std::clamp(v < 0 ? v + rank : v, int64_t{0}, rank);
+  };
   const int64_t start = clamped(c.attr_int("start", 0)), end = clamped(c.attr_int("end", rank));
   const std::span<const int64_t> dims(shape);
   c.set(c.b.constant(

@@ -56,6 +56,11 @@ Var rms_normalize(Var x, int64_t axis, double epsilon, Var* inverse) {
 
 LayerNormResult layer_normalize(Var x, Var scale, Var bias, int64_t axis, double epsilon,
                                 bool moments) {
+  if (axis < 0 || axis >= x.rank()) {
+    throw Error(ErrorCode::kInvalidModel, "cannot normalise a tensor of shape " +
+                                              to_string(x.shape()) + " from axis " +
+                                              std::to_string(axis) + " on");
+  }
   LayerNormResult r;
   const Shape normal(x.shape().begin() + axis, x.shape().end());
   const bool whole = scale && scale.shape() == normal && (!bias || bias.shape() == normal);

@@ -64,22 +64,22 @@ Var rms_normalize(Var x, int64_t axis, double epsilon, Var* inverse = nullptr);
 struct LayerNormResult {
   Var y, mean, inverse;
 };
-/// y = (x - mean) / sqrt(variance + epsilon) * scale + bias over axes >= axis. Scale and bias may be
-/// absent, or of any shape that broadcasts to x. `moments`: mean and inverse are needed as well.
+/// y = (x - mean) / sqrt(variance + epsilon) * scale + bias over axes >= axis. Scale and bias may
+/// be absent, or of any shape that broadcasts to x. `moments`: mean and inverse are needed as well.
 LayerNormResult layer_normalize(Var x, Var scale, Var bias, int64_t axis, double epsilon,
                                 bool moments);
 
 /// x Phi(x), with erf or by the tanh formula.
 Var gelu(Var x, bool tanh_form);
 
-/// An op's activations, kept in a file of their own.
-std::span<const LoweringRow> activation_lowerings();
-/// Losses and quantization, kept in files of their own.
-std::span<const LoweringRow> loss_lowerings();
-std::span<const LoweringRow> quantize_lowerings();
-std::span<const LoweringRow> scatter_lowerings();
-std::span<const LoweringRow> rearrange_lowerings();
-std::span<const LoweringRow> einsum_lowerings();
+// Parts of the families that have files of their own.
+std::span<const LoweringRow> activation_lowerings();  // of elementwise_lowerings()
+std::span<const LoweringRow> rearrange_lowerings();   // of shape_lowerings()
+std::span<const LoweringRow> scatter_lowerings();     // of indexing_lowerings()
+std::span<const LoweringRow> grid_lowerings();        // of indexing_lowerings()
+std::span<const LoweringRow> einsum_lowerings();      // of linear_lowerings()
+std::span<const LoweringRow> loss_lowerings();        // of norm_lowerings()
+std::span<const LoweringRow> quantize_lowerings();    // of norm_lowerings()
 
 /// The rows of several lists, one after the other.
 std::vector<LoweringRow> joined(std::initializer_list<std::span<const LoweringRow>> lists);

@@ -47,6 +47,7 @@ class Specializer {
   void set(int32_t value, Var v) {
     env[index(value)] = v;
     poisoned[index(value)] = false;
+    sequences.erase(value);
   }
   std::vector<Var> subgraph(const ImportedGraph& graph, std::span<const Var> inputs);
   Tensor constant_of(Var v, const std::string& what);
@@ -59,6 +60,7 @@ class Specializer {
   Builder b;
   std::vector<Var> env;  // by value
   std::vector<bool> poisoned;
+  std::map<int32_t, std::vector<Var>> sequences;  // values that are sequences; not in env
   Var rng;
   int64_t streams = 0;
   /// New value of each buffer, in order of first update, and the origin of the last one.
@@ -101,6 +103,10 @@ class Context final : public LowerContext {
   Var in(size_t i) const override {
     if (i >= node_.inputs.size() || node_.inputs[i] < 0) return Var();
     const Var v = s_.get(node_.inputs[i]);
+    if (!v && s_.sequences.count(node_.inputs[i]) > 0) {
+      refuse("no_lowering", "input " + std::to_string(i) + " is a sequence; this operator takes "
+                                                             "tensors only");
+    }
     if (i >= 3 && op == "BatchNormalization") {
       // The layer ran before in this graph: go on from what it left, as frameworks do.
       for (const Specializer::Update& u : s_.updates) {
@@ -158,6 +164,18 @@ class Context final : public LowerContext {
   void set(size_t i, Var value) override {
     if (i < node_.outputs.size() && node_.outputs[i] >= 0 && value) {
       s_.set(node_.outputs[i], value);
+    }
+  }
+
+  std::vector<Var> sequence(size_t i) const override {
+    const auto it = i < node_.inputs.size() ? s_.sequences.find(node_.inputs[i])
+                                            : s_.sequences.end();
+    if (it == s_.sequences.end()) invalid("input " + std::to_string(i) + " is no sequence");
+    return it->second;
+  }
+  void set_sequence(size_t i, std::vector<Var> values) override {
+    if (i < node_.outputs.size() && node_.outputs[i] >= 0) {
+      s_.sequences[node_.outputs[i]] = std::move(values);
     }
   }
 
@@ -308,7 +326,10 @@ Specialized Specializer::run(const std::map<std::string, InputBinding>& inputs) 
       continue;
     }
     const Var v = get(value);
-    if (!v) continue;
+    if (!v) {
+      problems.add({"", "", "", 0, "no_lowering", "output " + m.outputs[i].name + " is no tensor"});
+      continue;
+    }
     outputs.push_back({m.outputs[i].name, v.id(), OutputRole::kOutput});
   }
   auto& all = result.graph.outputs();
@@ -358,6 +379,7 @@ void Specializer::lower_node(const ImportedNode& node) {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!context.wants(i)) continue;
       const int32_t v = node.outputs[i];
+      if (sequences.count(v) > 0) continue;
       if (!env[index(v)]) {
         throw LowerError{"no_lowering", "output " + std::to_string(i) + " ('" +
                                             m.values[index(v)].name + "') is not supported"};
@@ -408,7 +430,10 @@ std::vector<Var> Specializer::subgraph(const ImportedGraph& graph, std::span<con
                                           m.weights[index(w)].stored.unsupported};
     }
     outputs.push_back(get(value));
-    if (!outputs.back()) throw Poisoned{};
+    if (!outputs.back()) {
+      throw LowerError{"no_lowering", "output '" + m.values[index(value)].name +
+                                          "' of subgraph '" + graph.name + "' is no tensor"};
+    }
   }
   return outputs;
 }

@@ -134,22 +134,18 @@ class Namer {
       if (!r.node->domain.empty()) return {};
       Guess g = role(*r.node, r.input, m_.weights[weight].info.shape);
       if (g.name.empty()) return {};
+      const std::string beside = g.name == "weight" ? beside_bias(*r.node) : "";
       const std::string scope = scope_of(*r.node);
-      if (!scope.empty()) {
-        g.name = scope + "." + g.name;
-      } else if (g.name == "weight") {
-        g.name = beside_bias(*r.node);
-        if (g.name.empty()) return {};
-      } else {
-        return {};
-      }
+      if (beside.empty() && scope.empty()) return {};
+      g.name = beside.empty() ? scope + "." + g.name : beside;
       if (found && !(*found == g)) return {};
       found = g;
     }
     return found.value_or(Guess{});
   }
 
-  /// "fc.weight" when the product that `node` computes is only read by an Add of "fc.bias".
+  /// "fc.weight" when the product that `node` computes is only read by an Add of "fc.bias", and
+  /// "in_proj_weight" for "in_proj_bias".
   std::string beside_bias(const ImportedNode& node) const {
     if (node.outputs.size() != 1) return "";
     const auto it = value_readers_.find(node.outputs[0]);
@@ -161,7 +157,7 @@ class Namer {
       const int32_t w = m_.values[static_cast<size_t>(v)].weight;
       if (w < 0) continue;
       const std::string& bias = m_.weights[static_cast<size_t>(w)].info.name;
-      if (bias.size() > 5 && bias.ends_with(".bias")) {
+      if (bias.size() > 5 && (bias.ends_with(".bias") || bias.ends_with("_bias"))) {
         return bias.substr(0, bias.size() - 4) + "weight";
       }
     }

@@ -13,25 +13,26 @@ namespace trainrt {
 template <typename S, typename T>
 struct Field {
   std::string_view name;
-  T S::* member;
+  T S::*member;
 };
 
 template <typename S>
 inline constexpr auto kFields = std::tuple<>();
 
 template <>
-inline constexpr auto kFields<InputAttrs> =
-    std::tuple(Field{"name", &InputAttrs::name}, Field{"role", &InputAttrs::role},
-               Field{"dtype", &InputAttrs::dtype}, Field{"shape", &InputAttrs::shape});
+inline constexpr auto kFields<InputAttrs> = std::tuple(Field{"name", &InputAttrs::name},
+                                                       Field{"role", &InputAttrs::role},
+                                                       Field{"dtype", &InputAttrs::dtype},
+                                                       Field{"shape", &InputAttrs::shape});
 template <>
 inline constexpr auto kFields<ConstantAttrs> = std::tuple(Field{"value", &ConstantAttrs::value});
 template <>
-inline constexpr auto kFields<FillAttrs> =
-    std::tuple(Field{"dtype", &FillAttrs::dtype}, Field{"shape", &FillAttrs::shape},
-               Field{"value", &FillAttrs::value});
+inline constexpr auto kFields<FillAttrs> = std::tuple(Field{"dtype", &FillAttrs::dtype},
+                                                      Field{"shape", &FillAttrs::shape},
+                                                      Field{"value", &FillAttrs::value});
 template <>
-inline constexpr auto kFields<ClipAttrs> =
-    std::tuple(Field{"lo", &ClipAttrs::lo}, Field{"hi", &ClipAttrs::hi});
+inline constexpr auto kFields<ClipAttrs> = std::tuple(Field{"lo", &ClipAttrs::lo},
+                                                      Field{"hi", &ClipAttrs::hi});
 template <>
 inline constexpr auto kFields<CastAttrs> = std::tuple(Field{"to", &CastAttrs::to});
 template <>
@@ -39,85 +40,88 @@ inline constexpr auto kFields<ShapeAttrs> = std::tuple(Field{"shape", &ShapeAttr
 template <>
 inline constexpr auto kFields<PermAttrs> = std::tuple(Field{"perm", &PermAttrs::perm});
 template <>
-inline constexpr auto kFields<SliceAttrs> =
-    std::tuple(Field{"starts", &SliceAttrs::starts}, Field{"steps", &SliceAttrs::steps},
-               Field{"sizes", &SliceAttrs::sizes}, Field{"shape", &SliceAttrs::shape});
+inline constexpr auto kFields<SliceAttrs> = std::tuple(Field{"starts", &SliceAttrs::starts},
+                                                       Field{"steps", &SliceAttrs::steps},
+                                                       Field{"sizes", &SliceAttrs::sizes},
+                                                       Field{"shape", &SliceAttrs::shape});
 template <>
 inline constexpr auto kFields<AxisAttrs> = std::tuple(Field{"axis", &AxisAttrs::axis});
 template <>
-inline constexpr auto kFields<SplitAttrs> =
-    std::tuple(Field{"axis", &SplitAttrs::axis}, Field{"sizes", &SplitAttrs::sizes});
+inline constexpr auto kFields<SplitAttrs> = std::tuple(Field{"axis", &SplitAttrs::axis},
+                                                       Field{"sizes", &SplitAttrs::sizes});
 template <>
-inline constexpr auto kFields<PadAttrs> =
-    std::tuple(Field{"before", &PadAttrs::before}, Field{"after", &PadAttrs::after},
-               Field{"mode", &PadAttrs::mode}, Field{"value", &PadAttrs::value},
-               Field{"shape", &PadAttrs::shape});
+inline constexpr auto kFields<PadAttrs> = std::tuple(Field{"before", &PadAttrs::before},
+                                                     Field{"after", &PadAttrs::after},
+                                                     Field{"mode", &PadAttrs::mode},
+                                                     Field{"value", &PadAttrs::value},
+                                                     Field{"shape", &PadAttrs::shape});
 template <>
-inline constexpr auto kFields<TriluAttrs> =
-    std::tuple(Field{"upper", &TriluAttrs::upper}, Field{"k", &TriluAttrs::k});
+inline constexpr auto kFields<TriluAttrs> = std::tuple(Field{"upper", &TriluAttrs::upper},
+                                                       Field{"k", &TriluAttrs::k});
 template <>
 inline constexpr auto kFields<GatherGradAttrs> =
     std::tuple(Field{"axis", &GatherGradAttrs::axis}, Field{"shape", &GatherGradAttrs::shape});
 template <>
-inline constexpr auto kFields<GatherNDAttrs> =
-    std::tuple(Field{"batch_dims", &GatherNDAttrs::batch_dims});
+inline constexpr auto kFields<GatherNDAttrs> = std::tuple(Field{"batch_dims",
+                                                                &GatherNDAttrs::batch_dims});
 template <>
 inline constexpr auto kFields<ScatterAttrs> =
     std::tuple(Field{"axis", &ScatterAttrs::axis}, Field{"reduction", &ScatterAttrs::reduction});
 template <>
-inline constexpr auto kFields<ReduceAttrs> =
-    std::tuple(Field{"axes", &ReduceAttrs::axes}, Field{"keepdims", &ReduceAttrs::keepdims});
+inline constexpr auto kFields<ReduceAttrs> = std::tuple(Field{"axes", &ReduceAttrs::axes},
+                                                        Field{"keepdims", &ReduceAttrs::keepdims});
 template <>
-inline constexpr auto kFields<ArgAttrs> =
-    std::tuple(Field{"axis", &ArgAttrs::axis}, Field{"keepdims", &ArgAttrs::keepdims},
-               Field{"last", &ArgAttrs::last});
+inline constexpr auto kFields<ArgAttrs> = std::tuple(Field{"axis", &ArgAttrs::axis},
+                                                     Field{"keepdims", &ArgAttrs::keepdims},
+                                                     Field{"last", &ArgAttrs::last});
 template <>
-inline constexpr auto kFields<CumAttrs> =
-    std::tuple(Field{"axis", &CumAttrs::axis}, Field{"exclusive", &CumAttrs::exclusive},
-               Field{"reverse", &CumAttrs::reverse});
+inline constexpr auto kFields<CumAttrs> = std::tuple(Field{"axis", &CumAttrs::axis},
+                                                     Field{"exclusive", &CumAttrs::exclusive},
+                                                     Field{"reverse", &CumAttrs::reverse});
 template <>
-inline constexpr auto kFields<TopKAttrs> =
-    std::tuple(Field{"axis", &TopKAttrs::axis}, Field{"k", &TopKAttrs::k},
-               Field{"largest", &TopKAttrs::largest});
+inline constexpr auto kFields<TopKAttrs> = std::tuple(Field{"axis", &TopKAttrs::axis},
+                                                      Field{"k", &TopKAttrs::k},
+                                                      Field{"largest", &TopKAttrs::largest});
 template <>
-inline constexpr auto kFields<MatMulAttrs> =
-    std::tuple(Field{"trans_a", &MatMulAttrs::trans_a}, Field{"trans_b", &MatMulAttrs::trans_b});
+inline constexpr auto kFields<MatMulAttrs> = std::tuple(Field{"trans_a", &MatMulAttrs::trans_a},
+                                                        Field{"trans_b", &MatMulAttrs::trans_b});
 template <>
-inline constexpr auto kFields<ConvAttrs> =
-    std::tuple(Field{"strides", &ConvAttrs::strides}, Field{"dilations", &ConvAttrs::dilations},
-               Field{"pads_begin", &ConvAttrs::pads_begin},
-               Field{"pads_end", &ConvAttrs::pads_end}, Field{"group", &ConvAttrs::group},
-               Field{"shape", &ConvAttrs::shape});
+inline constexpr auto kFields<ConvAttrs> = std::tuple(Field{"strides", &ConvAttrs::strides},
+                                                      Field{"dilations", &ConvAttrs::dilations},
+                                                      Field{"pads_begin", &ConvAttrs::pads_begin},
+                                                      Field{"pads_end", &ConvAttrs::pads_end},
+                                                      Field{"group", &ConvAttrs::group},
+                                                      Field{"shape", &ConvAttrs::shape});
 template <>
-inline constexpr auto kFields<PoolAttrs> =
-    std::tuple(Field{"kernel", &PoolAttrs::kernel}, Field{"strides", &PoolAttrs::strides},
-               Field{"dilations", &PoolAttrs::dilations},
-               Field{"pads_begin", &PoolAttrs::pads_begin},
-               Field{"pads_end", &PoolAttrs::pads_end}, Field{"output", &PoolAttrs::output},
-               Field{"count_include_pad", &PoolAttrs::count_include_pad},
-               Field{"column_major", &PoolAttrs::column_major}, Field{"shape", &PoolAttrs::shape});
+inline constexpr auto kFields<PoolAttrs> = std::tuple(
+    Field{"kernel", &PoolAttrs::kernel}, Field{"strides", &PoolAttrs::strides},
+    Field{"dilations", &PoolAttrs::dilations}, Field{"pads_begin", &PoolAttrs::pads_begin},
+    Field{"pads_end", &PoolAttrs::pads_end}, Field{"output", &PoolAttrs::output},
+    Field{"count_include_pad", &PoolAttrs::count_include_pad},
+    Field{"column_major", &PoolAttrs::column_major}, Field{"shape", &PoolAttrs::shape});
 template <>
-inline constexpr auto kFields<InterpolateAttrs> =
-    std::tuple(Field{"axis", &InterpolateAttrs::axis},
-               Field{"in_size", &InterpolateAttrs::in_size},
-               Field{"out_size", &InterpolateAttrs::out_size},
-               Field{"taps", &InterpolateAttrs::taps}, Field{"index", &InterpolateAttrs::index},
-               Field{"weight", &InterpolateAttrs::weight});
+inline constexpr auto kFields<InterpolateAttrs> = std::tuple(
+    Field{"axis", &InterpolateAttrs::axis}, Field{"in_size", &InterpolateAttrs::in_size},
+    Field{"out_size", &InterpolateAttrs::out_size}, Field{"taps", &InterpolateAttrs::taps},
+    Field{"index", &InterpolateAttrs::index}, Field{"weight", &InterpolateAttrs::weight});
 template <>
-inline constexpr auto kFields<NormAttrs> =
-    std::tuple(Field{"axis", &NormAttrs::axis}, Field{"epsilon", &NormAttrs::epsilon});
+inline constexpr auto kFields<NormAttrs> = std::tuple(Field{"axis", &NormAttrs::axis},
+                                                      Field{"epsilon", &NormAttrs::epsilon});
 template <>
-inline constexpr auto kFields<LossAttrs> = std::tuple(
-    Field{"class_axis", &LossAttrs::class_axis}, Field{"ignore_index", &LossAttrs::ignore_index},
-    Field{"shape", &LossAttrs::shape});
+inline constexpr auto kFields<LossAttrs> = std::tuple(Field{"class_axis", &LossAttrs::class_axis},
+                                                      Field{"ignore_index",
+                                                            &LossAttrs::ignore_index},
+                                                      Field{"shape", &LossAttrs::shape});
 template <>
-inline constexpr auto kFields<DropoutAttrs> =
-    std::tuple(Field{"ratio", &DropoutAttrs::ratio}, Field{"stream", &DropoutAttrs::stream});
+inline constexpr auto kFields<DropoutAttrs> = std::tuple(Field{"ratio", &DropoutAttrs::ratio},
+                                                         Field{"stream", &DropoutAttrs::stream});
 template <>
-inline constexpr auto kFields<RandomAttrs> =
-    std::tuple(Field{"kind", &RandomAttrs::kind}, Field{"dtype", &RandomAttrs::dtype},
-               Field{"shape", &RandomAttrs::shape}, Field{"a", &RandomAttrs::a},
-               Field{"b", &RandomAttrs::b}, Field{"stream", &RandomAttrs::stream});
+inline constexpr auto kFields<RandomAttrs> = std::tuple(Field{"kind", &RandomAttrs::kind},
+                                                        Field{"dtype", &RandomAttrs::dtype},
+                                                        Field{"shape", &RandomAttrs::shape},
+                                                        Field{"a", &RandomAttrs::a},
+                                                        Field{"b", &RandomAttrs::b},
+                                                        Field{"stream", &RandomAttrs::stream});
 template <>
 inline constexpr auto kFields<OptimizerAttrs> = std::tuple(
     Field{"kind", &OptimizerAttrs::kind}, Field{"weight_decay", &OptimizerAttrs::weight_decay},

@@ -46,9 +46,7 @@ bool same(const T& a, const T& b) {
   return a == b;
 }
 
-uint64_t bits(double v) {
-  return std::isnan(v) ? 0x7FF8000000000000u : std::bit_cast<uint64_t>(v);
-}
+uint64_t bits(double v) { return std::isnan(v) ? 0x7FF8000000000000u : std::bit_cast<uint64_t>(v); }
 
 size_t digest(const Tensor& t) {
   size_t h = mix(static_cast<size_t>(t.dtype()), static_cast<uint64_t>(t.size()));
@@ -77,8 +75,7 @@ size_t hash_of(const std::vector<T>& v) {
   return h;
 }
 template <typename T>
-  requires std::is_integral_v<T> || std::is_enum_v<T>
-size_t hash_of(T v) {
+requires std::is_integral_v<T> || std::is_enum_v<T> size_t hash_of(T v) {
   return mix(2, static_cast<uint64_t>(v));
 }
 
@@ -105,7 +102,7 @@ struct Printer {
   void put(const std::string& v) { out += quote(v); }
   void put(DType v) { out += dtype_name(v); }
   template <typename E>
-    requires std::is_enum_v<E>
+  requires std::is_enum_v<E>
   void put(E v) {
     if (enum_in_range(v)) {
       out += kEnumNames<E>[static_cast<size_t>(v)];
@@ -207,8 +204,11 @@ bool equal(const Attrs& a, const Attrs& b) {
 
 size_t hash(const Attrs& attrs) {
   size_t h = mix(0, attrs.index());
-  std::visit([&](const auto& a) { for_each_field(a, [&](auto, const auto& v) { h = mix(h, hash_of(v)); }); },
-             attrs);
+  std::visit(
+      [&](const auto& a) {
+        for_each_field(a, [&](auto, const auto& v) { h = mix(h, hash_of(v)); });
+      },
+      attrs);
   return h;
 }
 
@@ -225,7 +225,8 @@ std::string to_string(const Attrs& attrs, bool full) {
           out += '=';
           Printer{out, full}.put(v);
         };
-        std::apply([&](const auto&... field) { (put(field), ...); }, kFields<std::decay_t<decltype(a)>>);
+        std::apply([&](const auto&... field) { (put(field), ...); },
+                   kFields<std::decay_t<decltype(a)>>);
       },
       attrs);
   return out;

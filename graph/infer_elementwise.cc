@@ -10,7 +10,8 @@ namespace {
 Types input(const Args& a) {
   const auto& attr = a.attr<InputAttrs>();
   if (attr.name.empty()) fail("an input needs a name");
-  if (!enum_in_range(attr.role)) fail("the role of input ", attr.name, " is none of the known ones");
+  if (!enum_in_range(attr.role))
+    fail("the role of input ", attr.name, " is none of the known ones");
   const TensorType type{attr.dtype, attr.shape};
   if (attr.role == InputRole::kRng) {
     check_same_type(type, {DType::kInt64, {2}}, "the key of the random ops");

@@ -59,8 +59,8 @@ Shape addressed(const Args& a, int64_t batch_dims) {
   }
   for (int64_t i = 0; i < batch_dims; ++i) {
     if (data[static_cast<size_t>(i)] != indices[static_cast<size_t>(i)]) {
-      fail("data ", to_string(data), " and indices ", to_string(indices),
-           " differ in batch axis ", i);
+      fail("data ", to_string(data), " and indices ", to_string(indices), " differ in batch axis ",
+           i);
     }
   }
   const int64_t depth = indices.back();

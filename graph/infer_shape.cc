@@ -49,9 +49,8 @@ void check_slice(const SliceAttrs& s, const Shape& shape) {
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t start = s.starts[i], step = s.steps[i], size = s.sizes[i], dim = shape[i];
     int64_t last = start;
-    const bool overflow =
-        size > 0 && (__builtin_mul_overflow(size - 1, step, &last) ||
-                     __builtin_add_overflow(start, last, &last));
+    const bool overflow = size > 0 && (__builtin_mul_overflow(size - 1, step, &last) ||
+                                       __builtin_add_overflow(start, last, &last));
     const bool inside = size > 0 ? start >= 0 && start < dim && last >= 0 && last < dim
                                  : start >= 0 && start <= dim;
     if (step == 0 || size < 0 || overflow || !inside) {
@@ -127,8 +126,8 @@ Shape padded_shape(const PadAttrs& p, const Shape& shape) {
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t dim = shape[i];
     // Furthest cell that the mode can reach from the border.
-    const int64_t reach = p.mode == PadMode::kReflect ? std::max<int64_t>(dim - 1, 0)
-                          : p.mode == PadMode::kWrap  ? dim
+    const int64_t reach = p.mode == PadMode::kReflect            ? std::max<int64_t>(dim - 1, 0)
+                          : p.mode == PadMode::kWrap             ? dim
                           : p.mode == PadMode::kEdge && dim == 0 ? 0
                                                                  : kMaxElements;
     for (int64_t count : {p.before[i], p.after[i]}) {
@@ -171,10 +170,11 @@ Types trilu(const Args& a) {
 }
 
 constexpr Row kRows[] = {
-    {Op::kReshape, reshape}, {Op::kTranspose, transpose},  {Op::kExpand, expand},
-    {Op::kSlice, slice},     {Op::kSliceGrad, slice_grad}, {Op::kConcat, concat},
-    {Op::kSplit, split},     {Op::kPad, pad},              {Op::kPadGrad, pad_grad},
-    {Op::kTrilu, trilu},
+    {Op::kReshape, reshape},      {Op::kTranspose, transpose},
+    {Op::kExpand, expand},        {Op::kSlice, slice},
+    {Op::kSliceGrad, slice_grad}, {Op::kConcat, concat},
+    {Op::kSplit, split},          {Op::kPad, pad},
+    {Op::kPadGrad, pad_grad},     {Op::kTrilu, trilu},
 };
 
 }  // namespace

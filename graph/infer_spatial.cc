@@ -41,8 +41,7 @@ Shape conv_shape(const ConvAttrs& c, const Shape& x, const Shape& w) {
   for (size_t i = 0; i < spatial; ++i) {
     const int64_t k = w[i + 2];
     if (k < 1 || k > kMaxExtent) fail("kernel of weight ", to_string(w), " is empty or too large");
-    const int64_t room =
-        x[i + 2] + c.pads_begin[i] + c.pads_end[i] - c.dilations[i] * (k - 1) - 1;
+    const int64_t room = x[i + 2] + c.pads_begin[i] + c.pads_end[i] - c.dilations[i] * (k - 1) - 1;
     if (room < 0) {
       fail("the kernel of ", to_string(w), " is larger than the padded input ", to_string(x),
            " along spatial axis ", i);
@@ -82,8 +81,8 @@ Types conv_weight_grad(const Args& a) {
 
 // Whether each of `count` windows holds a cell of [0, in), so that maxima and means exist. Windows
 // beginning at s < 0 reach their first cell after ceil(-s / dilation) taps.
-bool windows_hold_cells(int64_t in, int64_t count, int64_t kernel, int64_t stride,
-                        int64_t dilation, int64_t pad) {
+bool windows_hold_cells(int64_t in, int64_t count, int64_t kernel, int64_t stride, int64_t dilation,
+                        int64_t pad) {
   if (count == 0) return true;
   if ((count - 1) * stride - pad >= in) return false;
   const int64_t before = std::min(count, (pad + stride - 1) / stride);
@@ -173,8 +172,7 @@ Types interpolate(const Args& a) {
   Shape shape = a.in[0].shape;
   int64_t& dim = shape[static_cast<size_t>(p.axis)];
   if (dim != (grad ? p.out_size : p.in_size)) {
-    fail("axis ", p.axis, " of ", to_string(a.in[0]), " should be ",
-         grad ? p.out_size : p.in_size);
+    fail("axis ", p.axis, " of ", to_string(a.in[0]), " should be ", grad ? p.out_size : p.in_size);
   }
   dim = grad ? p.in_size : p.out_size;
   return {{a.in[0].dtype, shape}};

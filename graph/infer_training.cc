@@ -82,8 +82,8 @@ Types optimizer_update(const Args& a) {
   const auto& attr = a.attr<OptimizerAttrs>();
   check_float(a, 0);
   if (!enum_in_range(attr.kind)) fail("unknown optimizer");
-  for (double v : {attr.weight_decay, attr.momentum, attr.dampening, attr.beta1, attr.beta2,
-                   attr.epsilon}) {
+  for (double v :
+       {attr.weight_decay, attr.momentum, attr.dampening, attr.beta1, attr.beta2, attr.epsilon}) {
     if (!std::isfinite(v)) fail("optimizer settings must be finite, given ", v);
   }
   check_same_type(a.in[1], a.in[0], "the gradient");

@@ -139,7 +139,7 @@ class Line {
     v = list<T>('[', ']');
   }
   template <typename E>
-    requires std::is_enum_v<E>
+  requires std::is_enum_v<E>
   void read(E& v) {
     const std::string_view w = word("a name");
     for (size_t i = 0; i < std::size(kEnumNames<E>); ++i) {
@@ -254,8 +254,8 @@ class Parser {
       }
     }
     if (types.size() != names.size()) in.fail(std::to_string(types.size()) + " result(s)");
-    const NodeId id = graph_.add_node(op, std::move(inputs), std::move(attrs), std::move(types),
-                                      section_);
+    const NodeId id =
+        graph_.add_node(op, std::move(inputs), std::move(attrs), std::move(types), section_);
     for (size_t i = 0; i < names.size(); ++i) {
       if (!values_.emplace(names[i], graph_.node(id).outputs[i]).second) {
         in.fail("a new name, %" + names[i] + " is taken");

@@ -52,10 +52,10 @@ class Verifier {
   void check_values() const {
     for (int32_t i = 0; i < graph_.value_count(); ++i) {
       const Value& value = graph_.value(ValueId{i});
-      const bool produced = value.producer.index >= 0 &&
-                            value.producer.index < graph_.node_count() && value.index >= 0 &&
-                            static_cast<size_t>(value.index) <
-                                graph_.node(value.producer).outputs.size();
+      const bool produced =
+          value.producer.index >= 0 && value.producer.index < graph_.node_count() &&
+          value.index >= 0 &&
+          static_cast<size_t>(value.index) < graph_.node(value.producer).outputs.size();
       if (!produced ||
           graph_.node(value.producer).outputs[static_cast<size_t>(value.index)] != ValueId{i}) {
         fail(NodeId{}, "value %" + std::to_string(i) + " does not belong to its producer");

@@ -15,7 +15,9 @@ void set_threads(int count) {
     throw Error(ErrorCode::kUsage,
                 "threads: expected 0 (all cores) to 4096, given " + std::to_string(count));
   }
-  omp_set_num_threads(count == 0 ? omp_get_num_procs() : count);
+  // What OpenMP starts with: OMP_NUM_THREADS, else the cores this process may use.
+  static const int initial = omp_get_max_threads();
+  omp_set_num_threads(count == 0 ? initial : count);
 }
 
 int thread_count() { return omp_get_max_threads(); }

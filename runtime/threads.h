@@ -4,8 +4,8 @@
 
 namespace trainrt {
 
-/// Threads for parallel regions started by the calling thread; 0: all cores it may run on. Throws
-/// Error(kUsage) for negative counts and counts above 4096.
+/// Threads for parallel regions started by the calling thread; 0: OMP_NUM_THREADS, or all cores the
+/// process may use. Throws Error(kUsage) for negative counts and counts above 4096.
 void set_threads(int count);
 int thread_count();
 

@@ -2,6 +2,7 @@
 #ifndef TRAINRT_MODULE_H_
 #define TRAINRT_MODULE_H_
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -94,9 +95,14 @@ class Outputs {
       : values_(std::move(values)), call_(call) {}
 
   size_t size() const { return values_.size(); }
-  const Tensor& operator[](size_t index) const;           // throws Error(kUsage) when out of range
-  const Tensor& operator[](std::string_view name) const;  // throws Error(kUsage) naming those there
-  const Tensor& operator[](const char* name) const { return (*this)[std::string_view(name)]; }
+  const Tensor& at(size_t index) const;           // throws Error(kUsage) when out of range
+  const Tensor& at(std::string_view name) const;  // throws Error(kUsage) naming those there
+  template <std::integral I>
+  const Tensor& operator[](I index) const {
+    return at(static_cast<size_t>(index));
+  }
+  const Tensor& operator[](std::string_view name) const { return at(name); }
+  const Tensor& operator[](const char* name) const { return at(std::string_view(name)); }
   bool contains(std::string_view name) const;
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }

@@ -19,8 +19,8 @@ class Fold final : public Pass {
     if (!evaluator_) return false;
     return rewrite(graph, {}, [&](Builder& b, const Node& node, std::span<const Var> inputs) {
       Replacement result;
-      if (!is_foldable(node.op) || !std::all_of(inputs.begin(), inputs.end(),
-                                                [&](Var v) { return b.is_constant(v); })) {
+      if (!is_foldable(node.op) ||
+          !std::all_of(inputs.begin(), inputs.end(), [&](Var v) { return b.is_constant(v); })) {
         return result;
       }
       std::vector<TensorType> types;

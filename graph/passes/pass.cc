@@ -33,8 +33,9 @@ bool rewrite(Graph& graph, const Evaluator& evaluator,
       std::vector<TensorType> types;
       for (Var v : operands) inputs.push_back(v.id());
       for (ValueId v : node.outputs) types.push_back(graph.type(v));
-      results = fresh.node(fresh.add_node(node.op, std::move(inputs), node.attrs, std::move(types),
-                                          node.section, node.source))
+      results = fresh
+                    .node(fresh.add_node(node.op, std::move(inputs), node.attrs, std::move(types),
+                                         node.section, node.source))
                     .outputs;
     }
     for (size_t i = 0; i < results.size(); ++i) {

@@ -79,7 +79,8 @@ Var identity_of(const Node& node, Inputs in, const TensorType& type) {
     }
     case Op::kSlice: {
       const auto& s = std::get<SliceAttrs>(node.attrs);
-      const bool forward = std::all_of(s.steps.begin(), s.steps.end(), [](auto v) { return v > 0; });
+      const bool forward =
+          std::all_of(s.steps.begin(), s.steps.end(), [](auto v) { return v > 0; });
       return in[0].shape() == s.sizes && forward ? in[0] : Var();
     }
     case Op::kPad: {
@@ -156,7 +157,8 @@ Var matmul_flags(Builder& b, const Node& node, Inputs in) {
   MatMulAttrs attrs = std::get<MatMulAttrs>(node.attrs);
   Var x = in[0], y = in[1];
   const auto absorb = [](Var& v, bool& flag) {
-    if (!made_by(v, Op::kTranspose) || !swaps_last_two(std::get<PermAttrs>(producer(v).attrs).perm)) {
+    if (!made_by(v, Op::kTranspose) ||
+        !swaps_last_two(std::get<PermAttrs>(producer(v).attrs).perm)) {
       return false;
     }
     v = operand(v);

@@ -2,7 +2,7 @@
 
 namespace trainrt {
 
-const Tensor& Outputs::operator[](size_t index) const {
+const Tensor& Outputs::at(size_t index) const {
   if (index >= values_.size()) {
     throw Error(ErrorCode::kUsage, "output " + std::to_string(index) + " of " +
                                        std::to_string(values_.size()) + " outputs");
@@ -10,7 +10,7 @@ const Tensor& Outputs::operator[](size_t index) const {
   return values_[index].second;
 }
 
-const Tensor& Outputs::operator[](std::string_view name) const {
+const Tensor& Outputs::at(std::string_view name) const {
   std::string names;
   for (const auto& [own, value] : values_) {
     if (own == name) return value;

@@ -67,7 +67,7 @@ TEST_CASE("a loop carries values, stacks outputs and counts") {
 TEST_CASE("a loop ends by its condition") {
   const OnnxModel m = model_of(graph_text(
       "g (float[1] x) => (float[1] y) <int64 three = {3}, bool yes = {1}>"
-      "{ y = Loop (, yes, x) <body = b (int64 i, bool k, float[1] p) => (bool k2, float[1] p2)"
+      "{ y = Loop (``, yes, x) <body = b (int64 i, bool k, float[1] p) => (bool k2, float[1] p2)"
       " { k2 = Less(i, three) p2 = Add(p, p) }> }"));
   CHECK(run(m, {{"x", doubles({1}, {1})}}).at("y").item() == 16);
 }
@@ -75,7 +75,7 @@ TEST_CASE("a loop ends by its condition") {
 TEST_CASE("a loop whose condition depends on contents is dynamic") {
   const OnnxModel m = model_of(graph_text(
       "g (float x) => (float y) <bool yes = {1}, float top = {10}>"
-      "{ [loop] y = Loop (, yes, x) <body = b (int64 i, bool k, float p) => (bool k2, float p2)"
+      "{ [loop] y = Loop (``, yes, x) <body = b (int64 i, bool k, float p) => (bool k2, float p2)"
       " { p2 = Add(p, p) k2 = Less(p2, top) }> }"));
   const Problem p = only_problem(m, {{"x", doubles({1}, {})}});
   CHECK(p.kind == "dynamic");
@@ -177,6 +177,44 @@ TEST_CASE("scan without steps") {
       " s = Scan <num_scan_inputs: int = 1, body = b (float[2] p) => (float[2] o)"
       " { o = Neg(p) }> (x) }"));
   CHECK(run(m, {{"x", Tensor(DType::kFloat64, {0, 2})}}).at("s").shape() == Shape{0, 2});
+}
+
+TEST_CASE("a tensor is split into a sequence and put together again") {
+  const OnnxModel m = model_of(graph_text(
+      "g (float[5,2] x) => (float[5,2] y, int64 n, float[2,2] last) <int64 two = {2}, int64 end ="
+      " {-1}, int64 first = {0}>"
+      "{ s = SplitToSequence(x, two) n = SequenceLength(s) t = SequenceErase(s)"
+      " last = SequenceAt(t, end) u = SequenceAt(s, end) v = SequenceInsert(t, u, first)"
+      " y = ConcatFromSequence<axis: int = 0>(v) }"));
+  const Tensors out = run(m, {{"x", doubles({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {5, 2})}});
+  CHECK(out.at("n").item() == 3);
+  CHECK(values(out.at("last")) == std::vector<double>{4, 5, 6, 7});
+  CHECK(values(out.at("y")) == std::vector<double>{8, 9, 0, 1, 2, 3, 4, 5, 6, 7});
+}
+
+TEST_CASE("a sequence of slices without the axis is stacked") {
+  const OnnxModel m = model_of(graph_text(
+      "g (float[2,3] x) => (float[3,2] y) { s = SplitToSequence<axis: int = 1, keepdims: int = 0>(x)"
+      " y = ConcatFromSequence<axis: int = 0, new_axis: int = 1>(s) }"));
+  CHECK(values(run(m, {{"x", doubles({1, 2, 3, 4, 5, 6}, {2, 3})}}).at("y")) ==
+        std::vector<double>{1, 4, 2, 5, 3, 6});
+}
+
+TEST_CASE("a sequence is no operand of an ordinary operator, and no output") {
+  const OnnxModel m = model_of(graph_text(
+      "g (float[2] x) => (float[2] y) { s = SequenceConstruct(x, x) y = Neg(s) }"));
+  CHECK_THAT(only_problem(m, {{"x", doubles({1, 2}, {2})}}).reason, ContainsSubstring("sequence"));
+  const OnnxModel n = model_of(
+      graph_text("g (float[2] x) => (seq(float[2]) s) { s = SequenceConstruct(x, x) }"));
+  CHECK_THAT(only_problem(n, {{"x", doubles({1, 2}, {2})}}).reason, ContainsSubstring("output s"));
+}
+
+TEST_CASE("a position outside a sequence is refused") {
+  const OnnxModel m = model_of(graph_text(
+      "g (float[2] x) => (float[2] y) <int64 at = {2}> { s = SequenceConstruct(x, x)"
+      " y = SequenceAt(s, at) }"));
+  CHECK_THAT(only_problem(m, {{"x", doubles({1, 2}, {2})}}).reason,
+             ContainsSubstring("outside a sequence of 2"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 #include "graph/verify.h"
 #include "kernels/reference/evaluate.h"
@@ -13,11 +14,67 @@
 
 namespace trainrt {
 
+namespace {
+
+/// What ONNX 1.17's parser does not know: `any name` in backticks, and [name] before a node.
+class Extensions {
+ public:
+  std::string encode(std::string text) {
+    static const std::regex quoted("`([^`]*)`");
+    for (std::smatch match; std::regex_search(text, match, quoted);) {
+      const std::string id = "quoted" + std::to_string(names_.size()) + "_";
+      names_[id] = match[1];
+      text = match.prefix().str() + id + match.suffix().str();
+    }
+    static const std::regex label(R"re( \[([A-Za-z_/][^\]\s"]*)\] ([A-Za-z_][A-Za-z0-9_]*))re");
+    for (std::smatch match; std::regex_search(text, match, label);) {
+      labels_[match[2]] = match[1];
+      text = match.prefix().str() + " " + match[2].str() + match.suffix().str();
+    }
+    return text;
+  }
+
+  void decode(onnx::ModelProto& model) const {
+    graph(*model.mutable_graph());
+    for (auto& f : *model.mutable_functions()) nodes(*f.mutable_node());
+  }
+
+ private:
+  template <typename Nodes>
+  void nodes(Nodes& list) const {
+    for (onnx::NodeProto& n : list) {
+      const auto label = n.output_size() > 0 ? labels_.find(n.output(0)) : labels_.end();
+      if (label != labels_.end()) n.set_name(label->second);
+      for (std::string& s : *n.mutable_input()) rename(s);
+      for (std::string& s : *n.mutable_output()) rename(s);
+      for (auto& a : *n.mutable_attribute()) {
+        if (a.has_g()) graph(*a.mutable_g());
+      }
+    }
+  }
+  void graph(onnx::GraphProto& g) const {
+    for (auto& v : *g.mutable_input()) rename(*v.mutable_name());
+    for (auto& v : *g.mutable_output()) rename(*v.mutable_name());
+    for (auto& t : *g.mutable_initializer()) rename(*t.mutable_name());
+    nodes(*g.mutable_node());
+  }
+  void rename(std::string& s) const {
+    const auto it = names_.find(s);
+    if (it != names_.end()) s = it->second;
+  }
+
+  std::map<std::string, std::string> names_, labels_;  // by identifier; by first output
+};
+
+}  // namespace
+
 std::string model_bytes(const std::string& text) {
   onnx::ModelProto model;
-  const auto status = onnx::OnnxParser::Parse(model, text.c_str());
+  Extensions extensions;
+  const auto status = onnx::OnnxParser::Parse(model, extensions.encode(text).c_str());
   INFO(status.ErrorMessage());
   REQUIRE(status.IsOK());
+  extensions.decode(model);
   return model.SerializeAsString();
 }
 

@@ -12,7 +12,8 @@ namespace trainrt {
 
 using Tensors = std::map<std::string, Tensor>;
 
-/// The protobuf bytes of a model in ONNX's text syntax; fails the test when it does not parse.
+/// The protobuf bytes of a model in ONNX's text syntax, where `a.name/like:this` may stand in
+/// backticks and [name] before a node; fails the test when it does not parse.
 std::string model_bytes(const std::string& text);
 OnnxModel model_of(const std::string& text);
 OnnxModel load_bytes(const std::string& bytes, const std::string& folder = ".");

@@ -56,11 +56,11 @@ TEST_CASE("a Constant node of several floats is a parameter, of one it is not") 
 }
 
 TEST_CASE("made-up names of constants are told from those of weights") {
-  const std::string head = "g (float[2] x) => (float[2] y) <float[2] \"onnx::Mul_7\" = {1, 2},"
-                           " float[1] \"val_12\" = {1}, float[1] slope = {1}>";
-  CHECK(parameters(head + "{ \"/a/Constant_4_output_0\" = Constant<value = float[2] {1, 2}>()"
-                          " b = Mul(x, \"onnx::Mul_7\") c = Mul(b, \"val_12\")"
-                          " d = Mul(c, \"/a/Constant_4_output_0\") y = PRelu(d, slope) }") ==
+  const std::string head = "g (float[2] x) => (float[2] y) <float[2] `onnx::Mul_7` = {1, 2},"
+                           " float[1] `val_12` = {1}, float[1] slope = {1}>";
+  CHECK(parameters(head + "{ `/a/Constant_4_output_0` = Constant<value = float[2] {1, 2}>()"
+                          " b = Mul(x, `onnx::Mul_7`) c = Mul(b, `val_12`)"
+                          " d = Mul(c, `/a/Constant_4_output_0`) y = PRelu(d, slope) }") ==
         Names{"onnx::Mul_7", "slope"});
 }
 
@@ -163,8 +163,8 @@ TEST_CASE("the dynamo exporter's scopes give a folded weight its name back") {
 
 TEST_CASE("without scopes the bias beside it names a weight") {
   const WeightInfo w = named(
-      "g (float[n,2] x) => (float[n,3] y) <float[2,3] val_3 = {1,2,3,4,5,6}, float[3] \"fc.bias\" ="
-      " {1,2,3}> { a = MatMul(x, val_3) y = Add(a, \"fc.bias\") }",
+      "g (float[n,2] x) => (float[n,3] y) <float[2,3] val_3 = {1,2,3,4,5,6}, float[3] `fc.bias` ="
+      " {1,2,3}> { a = MatMul(x, val_3) y = Add(a, `fc.bias`) }",
       "");
   CHECK(w.original == "fc.weight");
   CHECK(w.transposed);
@@ -179,8 +179,8 @@ TEST_CASE("a weight of two modules keeps its made-up name") {
 
 TEST_CASE("TorchScript scopes are joined, repeated containers counted once") {
   const OnnxModel m = model_of(graph_text(
-      "g (float[n,2] x) => (float[n,2] y) <float[2,2] \"onnx::MatMul_9\" = {1,2,3,4}>"
-      "{ [\"/3/f/f.0/fc/MatMul\"] y = MatMul(x, \"onnx::MatMul_9\") }"));
+      "g (float[n,2] x) => (float[n,2] y) <float[2,2] `onnx::MatMul_9` = {1,2,3,4}>"
+      "{ [/3/f/f.0/fc/MatMul] y = MatMul(x, `onnx::MatMul_9`) }"));
   REQUIRE(m.parameters().size() == 1);
   CHECK(m.parameters()[0].original == "3.f.0.fc.weight");
   CHECK(m.parameters()[0].module == "3.f.0.fc");
@@ -188,8 +188,8 @@ TEST_CASE("TorchScript scopes are joined, repeated containers counted once") {
 
 TEST_CASE("real names are kept") {
   const OnnxModel m =
-      model_of(graph_text("g (float[n,2] x) => (float[n,2] y) <float[2,2] \"net.fc.weight\" ="
-                          " {1,2,3,4}> { y = Gemm<transB: int = 1>(x, \"net.fc.weight\") }"));
+      model_of(graph_text("g (float[n,2] x) => (float[n,2] y) <float[2,2] `net.fc.weight` ="
+                          " {1,2,3,4}> { y = Gemm<transB: int = 1>(x, `net.fc.weight`) }"));
   CHECK(m.parameters()[0].original == "net.fc.weight");
   CHECK(m.parameters()[0].module == "net.fc");
   CHECK_FALSE(m.parameters()[0].transposed);

@@ -23,9 +23,9 @@ struct Net {
   bool bias = true, states = true, peepholes = false, layout = false;
   bool coupled = false, linear_first = false;
   double clip = 0;
-  std::vector<int64_t> lengths;
-  std::string attributes;  // further ones, as text
-  std::vector<Function> functions;  // for each direction; empty: the defaults
+  std::vector<int64_t> lengths = {};
+  std::string attributes = {};  // further ones, as text
+  std::vector<Function> functions = {};  // for each direction; empty: the defaults
 
   int64_t gates() const { return op == "LSTM" ? 4 : op == "GRU" ? 3 : 1; }
   bool has_cell() const { return op == "LSTM"; }
@@ -151,7 +151,7 @@ std::vector<Tensor> plain(const Net& n, const Operands& o) {
             cell[u] = forget * c[u] + i * f[1](clipped(input_part(3, j) + recurrent(3, j, h)));
             const double gate =
                 f[0](clipped(input_part(1, j) + recurrent(1, j, h) + p(1) * cell[u]));
-            next[u] = gate * f[2](clipped(cell[u]));
+            next[u] = gate * f[2](cell[u]);
           }
         }
         h = next;

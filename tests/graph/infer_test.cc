@@ -46,7 +46,8 @@ TEST_CASE("infer: arity is checked for every op") {
     INFO(info.name);
     const std::vector<TensorType> few(static_cast<size_t>(std::max(info.min_inputs - 1, 0)),
                                       f32({2}));
-    if (info.min_inputs > 0) CHECK_THROWS_AS(infer_types(static_cast<Op>(i), few, NoAttrs{}), Error);
+    if (info.min_inputs > 0)
+      CHECK_THROWS_AS(infer_types(static_cast<Op>(i), few, NoAttrs{}), Error);
     if (info.max_inputs < 0) continue;
     const std::vector<TensorType> many(static_cast<size_t>(info.max_inputs + 1), f32({2}));
     CHECK_THROWS_AS(infer_types(static_cast<Op>(i), many, NoAttrs{}), Error);
@@ -170,9 +171,17 @@ TEST_CASE("infer: Slice stays inside, also backwards") {
   CHECK(inferred(Op::kSlice, {f32({5})}, slice(4, -4, 2)) == "float32[2]");
   CHECK(inferred(Op::kSlice, {f32({5})}, slice(5, 1, 0)) == "float32[0]");
   CHECK(inferred(Op::kSlice, {f32({5})}, slice(0, kHuge, 1)) == "float32[1]");
-  for (auto [start, step, size] : {std::array<int64_t, 3>{1, 2, 3}, {4, -4, 3}, {6, 1, 0}, {-1, 1, 1},
-                                   {0, 0, 1}, {0, 1, -1}, {0, kHuge, 3}, {4, kLow, 2},
-                                   {0, 1, kHuge}, {kHuge, 1, 2}, {5, 1, 1}}) {
+  for (auto [start, step, size] : {std::array<int64_t, 3>{1, 2, 3},
+                                   {4, -4, 3},
+                                   {6, 1, 0},
+                                   {-1, 1, 1},
+                                   {0, 0, 1},
+                                   {0, 1, -1},
+                                   {0, kHuge, 3},
+                                   {4, kLow, 2},
+                                   {0, 1, kHuge},
+                                   {kHuge, 1, 2},
+                                   {5, 1, 1}}) {
     refused(Op::kSlice, {f32({5})}, slice(start, step, size), "does not fit axis 0");
   }
   refused(Op::kSlice, {f32({5, 5})}, slice(0, 1, 1), "entries");
@@ -238,8 +247,7 @@ TEST_CASE("infer: Gather family") {
   CHECK(inferred(Op::kGatherElements, {f32({3, 2}), i64({5, 1})}, AxisAttrs{0}) == "float32[5,1]");
   refused(Op::kGatherElements, {f32({3, 2}), i64({5, 3})}, AxisAttrs{0}, "do not fit");
   refused(Op::kGatherElements, {f32({3, 2}), i64({5})}, AxisAttrs{0}, "do not fit");
-  CHECK(inferred(Op::kGatherND, {f32({2, 3, 4}), i64({2, 1})}, GatherNDAttrs{1}) ==
-        "float32[2,4]");
+  CHECK(inferred(Op::kGatherND, {f32({2, 3, 4}), i64({2, 1})}, GatherNDAttrs{1}) == "float32[2,4]");
   refused(Op::kGatherND, {f32({2, 3}), i64({2, 3})}, GatherNDAttrs{0}, "last dim");
   refused(Op::kGatherND, {f32({2, 3}), i64({2, 0})}, GatherNDAttrs{0}, "last dim");
   refused(Op::kGatherND, {f32({2, 3}), i64({3, 1})}, GatherNDAttrs{1}, "batch axis 0");
@@ -301,10 +309,10 @@ ConvAttrs conv2d(int64_t stride = 1, int64_t dilation = 1, int64_t pad = 0, int6
 }
 
 TEST_CASE("infer: Conv") {
-  CHECK(inferred(Op::kConv, {f32({2, 4, 7, 7}), f32({6, 2, 3, 3}), f32({6})},
-                 conv2d(2, 2, 1, 2)) == "float32[2,6,3,3]");
-  CHECK(inferred(Op::kConv, {f32({0, 3, 4}), f32({2, 3, 4})}, ConvAttrs{{1}, {1}, {0}, {0}, 1, {}}) ==
-        "float32[0,2,1]");
+  CHECK(inferred(Op::kConv, {f32({2, 4, 7, 7}), f32({6, 2, 3, 3}), f32({6})}, conv2d(2, 2, 1, 2)) ==
+        "float32[2,6,3,3]");
+  CHECK(inferred(Op::kConv, {f32({0, 3, 4}), f32({2, 3, 4})},
+                 ConvAttrs{{1}, {1}, {0}, {0}, 1, {}}) == "float32[0,2,1]");
   const std::vector<TensorType> in = {f32({1, 4, 5, 5}), f32({4, 4, 3, 3})};
   refused(Op::kConv, in, conv2d(0), "strides");
   refused(Op::kConv, in, conv2d(1, 0), "dilations");
@@ -331,10 +339,10 @@ TEST_CASE("infer: gradients of Conv take the shapes of the forward pass") {
   // A convolution of stride 2 takes 5 and 6 cells to 3.
   CHECK(inferred(Op::kConvDataGrad, {f32({1, 4, 3, 3}), f32({4, 3, 3, 3})},
                  conv2d(2, 1, 1, 1, {1, 3, 5, 6})) == "float32[1,3,5,6]");
-  refused(Op::kConvDataGrad, {f32({1, 4, 3, 3}), f32({4, 3, 3, 3})}, conv2d(2, 1, 1, 1, {1, 3, 7, 6}),
-          "operand 0");
-  refused(Op::kConvDataGrad, {f32({1, 4, 3, 3}), f32({4, 3, 3, 3})}, conv2d(2, 1, 1, 1, {1, 2, 6, 6}),
-          "channels");
+  refused(Op::kConvDataGrad, {f32({1, 4, 3, 3}), f32({4, 3, 3, 3})},
+          conv2d(2, 1, 1, 1, {1, 3, 7, 6}), "operand 0");
+  refused(Op::kConvDataGrad, {f32({1, 4, 3, 3}), f32({4, 3, 3, 3})},
+          conv2d(2, 1, 1, 1, {1, 2, 6, 6}), "channels");
   refused(Op::kConvDataGrad, {f32({1, 4, 3, 3}), f32({4, 3, 3, 3})}, conv2d(), "spatial dims");
   CHECK(inferred(Op::kConvWeightGrad, {f32({1, 3, 6, 6}), f32({1, 4, 3, 3})},
                  conv2d(2, 1, 1, 1, {4, 3, 3, 3})) == "float32[4,3,3,3]");
@@ -356,12 +364,14 @@ PoolAttrs pool1d(int64_t kernel, int64_t stride, int64_t dilation, int64_t begin
 
 TEST_CASE("infer: pools") {
   CHECK(inferred(Op::kMaxPool, {u8({1, 2, 5})}, pool1d(2, 2, 1, 0, 0, 3)) == "uint8[1,2,3]");
-  CHECK(inferred(Op::kMaxPoolIndices, {f32({1, 2, 5})}, pool1d(2, 2, 1, 1, 0, 3)) == "int64[1,2,3]");
+  CHECK(inferred(Op::kMaxPoolIndices, {f32({1, 2, 5})}, pool1d(2, 2, 1, 1, 0, 3)) ==
+        "int64[1,2,3]");
   CHECK(inferred(Op::kMaxPoolGrad, {f32({1, 2, 3}), f32({1, 2, 5})}, pool1d(2, 2, 1, 0, 0, 3)) ==
         "float32[1,2,5]");
   CHECK(inferred(Op::kAveragePool, {f32({1, 2, 5})}, pool1d(2, 2, 1, 0, 0, 0)) == "float32[1,2,0]");
   refused(Op::kAveragePool, {i64({1, 2, 5})}, pool1d(2, 2, 1, 0, 0, 2), "floating");
-  refused(Op::kMaxPoolGrad, {f32({1, 2, 2}), f32({1, 2, 5})}, pool1d(2, 2, 1, 0, 0, 3), "operand 0");
+  refused(Op::kMaxPoolGrad, {f32({1, 2, 2}), f32({1, 2, 5})}, pool1d(2, 2, 1, 0, 0, 3),
+          "operand 0");
   for (Op op : {Op::kMaxPool, Op::kMaxPoolIndices, Op::kAveragePool}) {
     refused(op, {f32({1, 2, 5})}, pool1d(0, 1, 1, 0, 0, 1), "kernel");
     refused(op, {f32({1, 2, 5})}, pool1d(1, 0, 1, 0, 0, 1), "strides");
@@ -460,7 +470,8 @@ TEST_CASE("infer: losses") {
   CHECK(inferred(Op::kCrossEntropyGrad, {f32({2}), f32({2, 5}), i64({2})}, LossAttrs{}) ==
         "float32[2,5]");
   refused(Op::kCrossEntropyGrad, {f32({3}), f32({2, 5}), i64({2})}, LossAttrs{}, "operand 0");
-  CHECK(inferred(Op::kNllLossGrad, {f32({2}), i64({2})}, LossAttrs{1, 0, {2, 5}}) == "float32[2,5]");
+  CHECK(inferred(Op::kNllLossGrad, {f32({2}), i64({2})}, LossAttrs{1, 0, {2, 5}}) ==
+        "float32[2,5]");
   refused(Op::kNllLossGrad, {f32({2}), i64({2})}, LossAttrs{1, 0, {3, 5}}, "operand 0");
 }
 
@@ -472,10 +483,12 @@ TEST_CASE("infer: random ops") {
   refused(Op::kDropout, {f32({2}), i64({3})}, DropoutAttrs{}, "int64[2]");
   CHECK(inferred(Op::kRandom, {i64({2})}, RandomAttrs{RandomKind::kNormal, DType::kFloat64, {3}}) ==
         "float64[3]");
-  refused(Op::kRandom, {i64({2})}, RandomAttrs{RandomKind::kNormal, DType::kInt32, {3}}, "floating");
+  refused(Op::kRandom, {i64({2})}, RandomAttrs{RandomKind::kNormal, DType::kInt32, {3}},
+          "floating");
   refused(Op::kRandom, {i64({2})}, RandomAttrs{RandomKind::kNormal, DType::kFloat32, {}, NAN},
           "finite");
-  refused(Op::kRandom, {i64({2})}, RandomAttrs{static_cast<RandomKind>(7), DType::kFloat32, {2}}, "unknown");
+  refused(Op::kRandom, {i64({2})}, RandomAttrs{static_cast<RandomKind>(7), DType::kFloat32, {2}},
+          "unknown");
 }
 
 TEST_CASE("infer: state updates") {

@@ -1,7 +1,8 @@
+#include "graph/passes/passes.h"
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include "graph/passes/passes.h"
 #include "graph/text.h"
 #include "graph/verify.h"
 #include "tests/graph/every_op.h"
@@ -79,8 +80,7 @@ TEST_CASE("dead_code: keeps outputs, inputs and state updates") {
 TEST_CASE("cse: merges equal nodes") {
   becomes(make_cse_pass, "%a = Neg(%x)\n%b = Neg(%x)\n%d = Add(%a, %b)\nreturn o=%d",
           "%a = Neg(%x)\n%d = Add(%a, %a)\nreturn o=%d");
-  becomes(make_cse_pass,
-          "%a = Neg(%x)\n%b = Neg(%x)\n%d = Exp(%a)\n%e = Exp(%b)\nreturn o=%d p=%e",
+  becomes(make_cse_pass, "%a = Neg(%x)\n%b = Neg(%x)\n%d = Exp(%a)\n%e = Exp(%b)\nreturn o=%d p=%e",
           "%a = Neg(%x)\n%d = Exp(%a)\nreturn o=%d p=%d");
   becomes(make_cse_pass, "%a = Fill() value=2\n%b = Fill() value=2\n%d = Add(%a, %b)\nreturn o=%d",
           "%a = Fill() value=2\n%d = Add(%a, %a)\nreturn o=%d");
@@ -122,7 +122,8 @@ TEST_CASE("simplify: neutral operands go") {
           "%b = Exp(%x)\nreturn o=%b");
   becomes(simplify, "%z = Fill() shape=[3]\n%a = Add(%z, %x)\n%b = Exp(%a)\nreturn o=%b",
           "%b = Exp(%x)\nreturn o=%b");
-  becomes(simplify, "%z = Constant() value=float32[3]{1,1,1}\n%a = Mul(%x, %z)\n%b = Exp(%a)\nreturn o=%b",
+  becomes(simplify,
+          "%z = Constant() value=float32[3]{1,1,1}\n%a = Mul(%x, %z)\n%b = Exp(%a)\nreturn o=%b",
           "%b = Exp(%x)\nreturn o=%b");
   becomes(simplify, "%z = Fill() value=1\n%a = Div(%x, %z)\n%b = Exp(%a)\nreturn o=%b",
           "%b = Exp(%x)\nreturn o=%b");
@@ -143,7 +144,8 @@ TEST_CASE("simplify: keeps operands that matter") {
 }
 
 TEST_CASE("simplify: transposes merge") {
-  becomes(simplify, "%a = Transpose(%x) perm=[1,0]\n%b = Transpose(%a) perm=[1,0]\n%d = Exp(%b)\nreturn o=%d",
+  becomes(simplify,
+          "%a = Transpose(%x) perm=[1,0]\n%b = Transpose(%a) perm=[1,0]\n%d = Exp(%b)\nreturn o=%d",
           "%d = Exp(%x)\nreturn o=%d");
   becomes(simplify,
           "%a = Reshape(%x) shape=[1,2,3]\n%b = Transpose(%a) perm=[1,2,0]\n"
@@ -155,7 +157,8 @@ TEST_CASE("simplify: transposes merge") {
 TEST_CASE("simplify: reshapes and expands merge") {
   becomes(simplify, "%a = Reshape(%x) shape=[6]\n%b = Reshape(%a) shape=[3,2]\nreturn o=%b",
           "%b = Reshape(%x) shape=[3,2]\nreturn o=%b");
-  becomes(simplify, "%a = Reshape(%x) shape=[6]\n%b = Reshape(%a) shape=[2,3]\n%d = Exp(%b)\nreturn o=%d",
+  becomes(simplify,
+          "%a = Reshape(%x) shape=[6]\n%b = Reshape(%a) shape=[2,3]\n%d = Exp(%b)\nreturn o=%d",
           "%d = Exp(%x)\nreturn o=%d");
   becomes(simplify, "%a = Expand(%x) shape=[1,2,3]\n%b = Expand(%a) shape=[4,2,3]\nreturn o=%b",
           "%b = Expand(%x) shape=[4,2,3]\nreturn o=%b");
@@ -221,10 +224,11 @@ TEST_CASE("simplify: MatMul takes transposes of the last two axes") {
           "%a = MatMul(%x, %y) trans_b=true\nreturn o=%a");
   becomes(simplify, "%t = Transpose(%y) perm=[1,0]\n%a = MatMul(%t, %x)\nreturn o=%a",
           "%a = MatMul(%y, %x) trans_a=true\nreturn o=%a");
-  becomes(simplify, "%t = Transpose(%y) perm=[1,0]\n%a = MatMul(%x, %t) trans_a=true trans_b=true\nreturn o=%a",
-          "%a = MatMul(%x, %y) trans_a=true\nreturn o=%a");
-  becomes(simplify,
-          "%t = Transpose(%x) perm=[1,0]\n%a = MatMul(%t, %t) trans_a=true\nreturn o=%a",
+  becomes(
+      simplify,
+      "%t = Transpose(%y) perm=[1,0]\n%a = MatMul(%x, %t) trans_a=true trans_b=true\nreturn o=%a",
+      "%a = MatMul(%x, %y) trans_a=true\nreturn o=%a");
+  becomes(simplify, "%t = Transpose(%x) perm=[1,0]\n%a = MatMul(%t, %t) trans_a=true\nreturn o=%a",
           "%a = MatMul(%x, %x) trans_b=true\nreturn o=%a");
   stays(simplify,
         "%r = Reshape(%x) shape=[1,2,3]\n%t = Transpose(%r) perm=[1,0,2]\n"
@@ -232,15 +236,18 @@ TEST_CASE("simplify: MatMul takes transposes of the last two axes") {
 }
 
 TEST_CASE("simplify: reductions over ones are reshapes") {
-  becomes(simplify, "%r = Reshape(%x) shape=[2,1,3]\n%a = ReduceSum(%r) axes=[1]\n%b = Exp(%a)\nreturn o=%b",
+  becomes(simplify,
+          "%r = Reshape(%x) shape=[2,1,3]\n%a = ReduceSum(%r) axes=[1]\n%b = Exp(%a)\nreturn o=%b",
           "%b = Exp(%x)\nreturn o=%b");
   stays(simplify, "%a = ReduceMean(%x) axes=[0]\nreturn o=%a");
 }
 
 TEST_CASE("simplify: a decided Where is its branch") {
-  becomes(simplify, "%t = Fill() dtype=bool value=1\n%a = Where(%t, %x, %y)\n%b = Exp(%a)\nreturn o=%b",
+  becomes(simplify,
+          "%t = Fill() dtype=bool value=1\n%a = Where(%t, %x, %y)\n%b = Exp(%a)\nreturn o=%b",
           "%b = Exp(%x)\nreturn o=%b");
-  stays(simplify, "%t = Fill() dtype=bool value=1 shape=[4,1,1]\n%a = Where(%t, %x, %y)\nreturn o=%a");
+  stays(simplify,
+        "%t = Fill() dtype=bool value=1 shape=[4,1,1]\n%a = Where(%t, %x, %y)\nreturn o=%a");
 }
 
 TEST_CASE("passes: every op survives all of them") {
@@ -257,7 +264,8 @@ TEST_CASE("passes: every op survives all of them") {
 }
 
 TEST_CASE("passes: sections, origins and names are carried over") {
-  Graph g = parse_graph("%x = Input() name=\"x\"\nbackward:\n%a = Identity(%x)\n%b = Exp(%a)\nreturn o=%b");
+  Graph g = parse_graph(
+      "%x = Input() name=\"x\"\nbackward:\n%a = Identity(%x)\n%b = Exp(%a)\nreturn o=%b");
   const int32_t source = g.add_source({"n", "Exp", "", 13});
   g.node(NodeId{2}).source = source;
   g.value(ValueId{2}).name = "result";

@@ -87,16 +87,16 @@ TEST_CASE("text: a line has types, operands, attributes and origin") {
   graph.add_node(Op::kMatMul, {ValueId{0}, ValueId{0}}, MatMulAttrs{false, true},
                  {{DType::kFloat32, {2, 2}}}, Section::kForward, source);
   const std::string text = print(graph);
-  CHECK_THAT(text, ContainsSubstring(
-                       "%1:float32[2,2] = MatMul(%0, %0) trans_b=true  // fc (Gemm)\n"));
+  CHECK_THAT(text,
+             ContainsSubstring("%1:float32[2,2] = MatMul(%0, %0) trans_b=true  // fc (Gemm)\n"));
   CHECK(parse_graph(text).node_count() == 2);
 }
 
 TEST_CASE("text: hostile names do not break the form") {
   Graph graph;
   const int32_t source = graph.add_source({"a\nb // \"", "O p", "", 1});
-  graph.add_node(Op::kInput, {}, InputAttrs{"x\" role=rng // \\ \n", InputRole::kData,
-                                            DType::kFloat32, {1}},
+  graph.add_node(Op::kInput, {},
+                 InputAttrs{"x\" role=rng // \\ \n", InputRole::kData, DType::kFloat32, {1}},
                  {{DType::kFloat32, {1}}}, Section::kForward, source);
   graph.add_output("out=%7 \"\n", ValueId{0});
   graph.add_output("", ValueId{0});

@@ -1,5 +1,3 @@
-#include <catch2/catch_template_test_macros.hpp>
-
 #include "kernels/kernel.h"
 #include "tests/kernels/reference_util.h"
 

@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 
 #include "tests/frontend/lowering/one_node.h"
 
@@ -11,7 +10,8 @@ namespace {
 OneNode attention(int64_t queries, Tensor values, int64_t opset = 24) {
   OneNode n("Attention", opset);
   const int64_t keys = values.shape()[2];
-  n.input(Tensor(DType::kFloat64, {1, 1, queries, 2})).input(Tensor(DType::kFloat64, {1, 1, keys, 2}));
+  n.input(Tensor(DType::kFloat64, {1, 1, queries, 2}))
+      .input(Tensor(DType::kFloat64, {1, 1, keys, 2}));
   n.input(values);
   return n;
 }
@@ -44,7 +44,8 @@ TEST_CASE("a past key without its value is refused") {
 TEST_CASE("boolean and float masks, short ones closed at the end") {
   CHECK_SAME(attention(1, kValues).input(bools({true, false, true, false}, {1, 4})).y(),
              reals({2}, {1, 1, 1, 1}));
-  CHECK_SAME(attention(1, kValues).input(bools({false, true}, {1, 2})).y(), reals({2}, {1, 1, 1, 1}));
+  CHECK_SAME(attention(1, kValues).input(bools({false, true}, {1, 2})).y(),
+             reals({2}, {1, 1, 1, 1}));
   CHECK_SAME(attention(1, kValues).input(reals({0, std::log(3.0)}, {1, 2})).y(),
              reals({1.75}, {1, 1, 1, 1}));
 }
@@ -104,8 +105,13 @@ TEST_CASE("RotaryEmbedding turns pairs, leaves the rest") {
   const Tensor x = reals({1, 2, 3, 4, 5}, {1, 1, 1, 5}), zero = reals({0, 0}, {1, 1, 2});
   const Tensor one = reals({1, 1}, {1, 1, 2});
   const auto rotary = [&](int interleaved) {
-    return OneNode("RotaryEmbedding", 23).attr("interleaved", interleaved)
-        .attr("rotary_embedding_dim", 4).input(x).input(zero).input(one).y();
+    return OneNode("RotaryEmbedding", 23)
+        .attr("interleaved", interleaved)
+        .attr("rotary_embedding_dim", 4)
+        .input(x)
+        .input(zero)
+        .input(one)
+        .y();
   };
   CHECK_SAME(rotary(0), reals({-3, -4, 1, 2, 5}, {1, 1, 1, 5}));
   CHECK_SAME(rotary(1), reals({-2, 1, -4, 3, 5}, {1, 1, 1, 5}));

@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 
 #include "tests/frontend/lowering/one_node.h"
 
@@ -31,9 +30,15 @@ TEST_CASE("FusedMatMul transposes and scales") {
 }
 
 TEST_CASE("SkipLayerNormalization gives the sum as its fourth output") {
-  const auto y = node("SkipLayerNormalization").attr("epsilon", 0.0).input(reals({0, 1}, {1, 2}))
-                     .input(reals({1, 1}, {1, 2})).input(reals({1, 2})).input(reals({0, 1}))
-                     .input(reals({0, 1})).outputs(4).run();
+  const auto y = node("SkipLayerNormalization")
+                     .attr("epsilon", 0.0)
+                     .input(reals({0, 1}, {1, 2}))
+                     .input(reals({1, 1}, {1, 2}))
+                     .input(reals({1, 2}))
+                     .input(reals({0, 1}))
+                     .input(reals({0, 1}))
+                     .outputs(4)
+                     .run();
   CHECK_SAME(y[0], reals({-1, 3}, {1, 2}));
   CHECK_SAME(y[1], reals({2}, {1, 1}));
   CHECK_SAME(y[2], reals({1}, {1, 1}));
@@ -42,17 +47,29 @@ TEST_CASE("SkipLayerNormalization gives the sum as its fourth output") {
 
 TEST_CASE("SkipSimplifiedLayerNormalization divides by the root mean square") {
   const double rms = std::sqrt(12.5);
-  CHECK_SAME(node("SkipSimplifiedLayerNormalization").attr("epsilon", 0.0)
-                 .input(reals({1, 1}, {1, 2})).input(reals({1, 2}, {1, 2})).input(reals({1, 2}))
-                 .input(reals({1, 1})).y(), reals({3 / rms, 8 / rms}, {1, 2}));
+  CHECK_SAME(node("SkipSimplifiedLayerNormalization")
+                 .attr("epsilon", 0.0)
+                 .input(reals({1, 1}, {1, 2}))
+                 .input(reals({1, 2}, {1, 2}))
+                 .input(reals({1, 2}))
+                 .input(reals({1, 1}))
+                 .y(),
+             reals({3 / rms, 8 / rms}, {1, 2}));
 }
 
 TEST_CASE("EmbedLayerNormalization adds three embeddings") {
-  const auto y = node("EmbedLayerNormalization").attr("epsilon", 0.0)
-                     .input(ints({1}, {1, 1})).input(ints({0}, {1, 1}))
-                     .input(reals({0, 0, 1, 2}, {2, 2})).input(reals({1, 1}, {1, 2}))
-                     .input(reals({0, 3}, {1, 2})).input(reals({1, 1})).input(reals({0, 1}))
-                     .input(ints({1}, {1, 1}).to(DType::kInt32)).outputs(3).run();
+  const auto y = node("EmbedLayerNormalization")
+                     .attr("epsilon", 0.0)
+                     .input(ints({1}, {1, 1}))
+                     .input(ints({0}, {1, 1}))
+                     .input(reals({0, 0, 1, 2}, {2, 2}))
+                     .input(reals({1, 1}, {1, 2}))
+                     .input(reals({0, 3}, {1, 2}))
+                     .input(reals({1, 1}))
+                     .input(reals({0, 1}))
+                     .input(ints({1}, {1, 1}).to(DType::kInt32))
+                     .outputs(3)
+                     .run();
   CHECK_SAME(y[0], reals({-1, 2}, {1, 1, 2}));
   CHECK_SAME(y[1], ints({1}).to(DType::kInt32));
   CHECK_SAME(y[2], reals({2, 6}, {1, 1, 2}));
@@ -77,8 +94,15 @@ TEST_CASE("MultiHeadAttention takes packed keys and values, bias and past") {
              reals({3, 22}, {1, 1, 2}));
   CHECK_SAME(mha().input(reals({0, 1, 0, 10, 0, 3, 0, 30}, {1, 2, 2, 2, 1})).y(),
              reals({2, 20}, {1, 1, 2}));
-  CHECK_SAME(mha().input(zeros({1, 2, 2})).input(v).absent().absent().absent()
-                 .input(zeros({1, 2, 1, 1})).input(reals({5, 50}, {1, 2, 1, 1})).y(),
+  CHECK_SAME(mha()
+                 .input(zeros({1, 2, 2}))
+                 .input(v)
+                 .absent()
+                 .absent()
+                 .absent()
+                 .input(zeros({1, 2, 1, 1}))
+                 .input(reals({5, 50}, {1, 2, 1, 1}))
+                 .y(),
              reals({3, 30}, {1, 1, 2}));
 }
 
@@ -90,8 +114,13 @@ TEST_CASE("GroupQueryAttention is causal and shares keys") {
 
 TEST_CASE("RotaryEmbedding counts positions from one number") {
   const Tensor cosine = reals({1, 0}, {2, 1}), sine = reals({0, 1}, {2, 1});
-  CHECK_SAME(node("RotaryEmbedding").input(reals({1, 2, 1, 2}, {1, 2, 2})).input(ints({0}))
-                 .input(cosine).input(sine).y(), reals({1, 2, -2, 1}, {1, 2, 2}));
+  CHECK_SAME(node("RotaryEmbedding")
+                 .input(reals({1, 2, 1, 2}, {1, 2, 2}))
+                 .input(ints({0}))
+                 .input(cosine)
+                 .input(sine)
+                 .y(),
+             reals({1, 2, -2, 1}, {1, 2, 2}));
 }
 
 }  // namespace

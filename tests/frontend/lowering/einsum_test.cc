@@ -29,7 +29,8 @@ TEST_CASE("one operand: sums, transposes, diagonals") {
   CHECK_SAME(einsum("ij->i").input(kA).y(), reals({3, 7}));
   CHECK_SAME(einsum("ii->i").input(kA).y(), reals({1, 4}));
   CHECK_SAME(einsum("ii").input(kA).y(), real(5));
-  CHECK_SAME(einsum("iji->j").input(reals({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})).y(), reals({7, 11}));
+  CHECK_SAME(einsum("iji->j").input(reals({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})).y(),
+             reals({7, 11}));
   CHECK_SAME(einsum("iii->i").input(reals({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})).y(), reals({1, 8}));
 }
 
@@ -64,8 +65,11 @@ TEST_CASE("dims of size 1 broadcast against larger ones") {
 TEST_CASE("integers and empty dims") {
   CHECK_SAME(einsum("ij,jk->ik").input(ints({1, 2}, {1, 2})).input(ints({3, 4}, {2, 1})).y(),
              ints({11}, {1, 1}));
-  CHECK_SAME(einsum("ij,jk->ik").input(Tensor(DType::kFloat64, {2, 0}))
-                 .input(Tensor(DType::kFloat64, {0, 1})).y(), reals({0, 0}, {2, 1}));
+  CHECK_SAME(einsum("ij,jk->ik")
+                 .input(Tensor(DType::kFloat64, {2, 0}))
+                 .input(Tensor(DType::kFloat64, {0, 1}))
+                 .y(),
+             reals({0, 0}, {2, 1}));
 }
 
 TEST_CASE("malformed equations are refused") {

@@ -1,7 +1,6 @@
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
-
-#include <catch2/catch_test_macros.hpp>
 
 #include "tests/frontend/lowering/one_node.h"
 
@@ -63,8 +62,10 @@ TEST_CASE("ties of three operands share the gradient evenly") {
 TEST_CASE("IsInf tells the signs apart") {
   const Tensor x = reals({kInf, -kInf, 1});
   CHECK_SAME(node("IsInf").input(x).y(), bools({true, true, false}, {3}));
-  CHECK_SAME(node("IsInf").attr("detect_negative", 0).input(x).y(), bools({true, false, false}, {3}));
-  CHECK_SAME(node("IsInf").attr("detect_positive", 0).input(x).y(), bools({false, true, false}, {3}));
+  CHECK_SAME(node("IsInf").attr("detect_negative", 0).input(x).y(),
+             bools({true, false, false}, {3}));
+  CHECK_SAME(node("IsInf").attr("detect_positive", 0).input(x).y(),
+             bools({false, true, false}, {3}));
   CHECK_SAME(node("IsInf").attr("detect_positive", 0).attr("detect_negative", 0).input(x).y(),
              bools({false, false, false}, {3}));
 }
@@ -73,10 +74,15 @@ TEST_CASE("BitShift shifts unsigned and signed numbers") {
   const Tensor x = ints({16, 4}).to(DType::kUInt8), by = ints({1, 8}).to(DType::kUInt8);
   CHECK_SAME(node("BitShift").attr("direction", "RIGHT").input(x).input(by).y(),
              ints({8, 0}).to(DType::kUInt8));
-  CHECK_SAME(node("BitShift", 28).attr("direction", "RIGHT").input(ints({-8, -8, 8, 8}))
-                 .input(ints({1, 64, 1, -1})).y(), ints({-4, -1, 4, 0}));
-  CHECK_SAME(node("BitShift", 28).attr("direction", "LEFT").input(ints({-8, 3})).input(ints({1, 70}))
-                 .y(), ints({-16, 0}));
+  CHECK_SAME(node("BitShift", 28)
+                 .attr("direction", "RIGHT")
+                 .input(ints({-8, -8, 8, 8}))
+                 .input(ints({1, 64, 1, -1}))
+                 .y(),
+             ints({-4, -1, 4, 0}));
+  CHECK_SAME(
+      node("BitShift", 28).attr("direction", "LEFT").input(ints({-8, 3})).input(ints({1, 70})).y(),
+      ints({-16, 0}));
   CHECK(node("BitShift").attr("direction", "UP").input(x).input(by).refusal() == "invalid");
 }
 
@@ -104,7 +110,8 @@ TEST_CASE("Clip with attributes, known and unknown bounds agree") {
 }
 
 TEST_CASE("Clip has gradient 1 on its bounds") {
-  const Tensor x = reals({-2, -1, 0, 1, 2}), dy = reals({1, 2, 3, 4, 5}), dx = reals({0, 2, 3, 4, 0});
+  const Tensor x = reals({-2, -1, 0, 1, 2}), dy = reals({1, 2, 3, 4, 5}),
+               dx = reals({0, 2, 3, 4, 0});
   CHECK_SAME(node("Clip").input(x).constant(real(-1)).constant(real(1)).gradient(0, dy), dx);
   CHECK_SAME(node("Clip").input(x).input(real(-1)).input(real(1)).gradient(0, dy), dx);
 }
@@ -150,7 +157,8 @@ TEST_CASE("activations have finite gradients far out") {
 }
 
 TEST_CASE("activations pass NaN on") {
-  for (const char* op : {"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "Shrink"}) {
+  for (const char* op :
+       {"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "Shrink"}) {
     INFO(op);
     const Tensor y = node(op).input(reals({kNan})).y();
     if (std::string_view(op) == "Shrink") {
@@ -166,7 +174,8 @@ TEST_CASE("activations' values") {
   CHECK_SAME(node("Elu").attr("alpha", 2.0).input(reals({-1, 1})).y(), reals({2 * (e - 1), 1}));
   CHECK_SAME(node("Celu").attr("alpha", 0.5).input(reals({-0.5, 2})).y(),
              reals({0.5 * (e - 1), 2}));
-  CHECK_SAME(node("ThresholdedRelu").attr("alpha", 1.0).input(reals({1, 1.5})).y(), reals({0, 1.5}));
+  CHECK_SAME(node("ThresholdedRelu").attr("alpha", 1.0).input(reals({1, 1.5})).y(),
+             reals({0, 1.5}));
   CHECK_SAME(node("Shrink").attr("lambd", 1.0).attr("bias", 0.5).input(reals({-2, 0, 2})).y(),
              reals({-1.5, 0, 1.5}));
   CHECK_SAME(node("Softsign").input(reals({-1, 3})).y(), reals({-0.5, 0.75}));
@@ -190,8 +199,9 @@ TEST_CASE("Gelu refuses an unknown approximation") {
 }
 
 TEST_CASE("Where broadcasts all three operands") {
-  CHECK_SAME(node("Where").input(bools({true, false}, {2, 1})).input(reals({1, 2})).input(real(9)).y(),
-             reals({1, 2, 9, 9}, {2, 2}));
+  CHECK_SAME(
+      node("Where").input(bools({true, false}, {2, 1})).input(reals({1, 2})).input(real(9)).y(),
+      reals({1, 2, 9, 9}, {2, 2}));
 }
 
 TEST_CASE("operands of different types are refused") {

@@ -23,14 +23,19 @@ TEST_CASE("Gather checks known indices when the plan is built") {
 }
 
 TEST_CASE("Gather of one known index has the gradient of a slice") {
-  CHECK_SAME(node("Gather").attr("axis", 1).input(kMatrix).constant(ints({1}, {}))
-                 .gradient(0, reals({7, 8})), reals({0, 7, 0, 0, 8, 0}, {2, 3}));
+  CHECK_SAME(node("Gather")
+                 .attr("axis", 1)
+                 .input(kMatrix)
+                 .constant(ints({1}, {}))
+                 .gradient(0, reals({7, 8})),
+             reals({0, 7, 0, 0, 8, 0}, {2, 3}));
 }
 
 TEST_CASE("GatherElements and GatherND") {
   CHECK_SAME(node("GatherElements").attr("axis", 1).input(kMatrix).input(ints({-1, 0}, {1, 2})).y(),
              reals({3, 1}, {1, 2}));
-  CHECK_SAME(node("GatherND").input(kMatrix).input(ints({0, 1, -1, -1}, {2, 2})).y(), reals({2, 6}));
+  CHECK_SAME(node("GatherND").input(kMatrix).input(ints({0, 1, -1, -1}, {2, 2})).y(),
+             reals({2, 6}));
   CHECK_SAME(node("GatherND").attr("batch_dims", 1).input(kMatrix).input(ints({2, 0}, {2, 1})).y(),
              reals({3, 4}));
 }
@@ -49,26 +54,42 @@ TEST_CASE("ScatterElements with every reduction") {
 }
 
 TEST_CASE("ScatterND writes slices") {
-  CHECK_SAME(node("ScatterND").input(kMatrix).input(ints({1}, {1, 1})).input(reals({7, 8, 9}, {1, 3}))
-                 .y(), reals({1, 2, 3, 7, 8, 9}, {2, 3}));
+  CHECK_SAME(
+      node("ScatterND").input(kMatrix).input(ints({1}, {1, 1})).input(reals({7, 8, 9}, {1, 3})).y(),
+      reals({1, 2, 3, 7, 8, 9}, {2, 3}));
 }
 
 TEST_CASE("TensorScatter writes at an index per batch") {
-  const Tensor cache = reals({1, 2, 3, 4, 5, 6}, {2, 3, 1}), update = reals({7, 8, 9, 10}, {2, 2, 1});
+  const Tensor cache = reals({1, 2, 3, 4, 5, 6}, {2, 3, 1}),
+               update = reals({7, 8, 9, 10}, {2, 2, 1});
   CHECK_SAME(node("TensorScatter", 24).input(cache).input(update).input(ints({1, 0})).y(),
              reals({1, 7, 8, 9, 10, 6}, {2, 3, 1}));
-  CHECK_SAME(node("TensorScatter", 24).attr("mode", "circular").input(cache).input(update)
-                 .input(ints({2, 1})).y(), reals({8, 2, 7, 4, 9, 10}, {2, 3, 1}));
+  CHECK_SAME(node("TensorScatter", 24)
+                 .attr("mode", "circular")
+                 .input(cache)
+                 .input(update)
+                 .input(ints({2, 1}))
+                 .y(),
+             reals({8, 2, 7, 4, 9, 10}, {2, 3, 1}));
   CHECK_SAME(node("TensorScatter", 24).input(cache).input(update).y(),
              reals({7, 8, 3, 9, 10, 6}, {2, 3, 1}));
 }
 
 TEST_CASE("OneHot wraps negative indices and leaves others off") {
-  CHECK_SAME(node("OneHot").input(ints({1, -1, 3})).constant(ints({3})).constant(reals({-1, 2})).y(),
-             reals({-1, 2, -1, -1, -1, 2, -1, -1, -1}, {3, 3}));
-  CHECK_SAME(node("OneHot").attr("axis", 0).input(reals({1, 0})).constant(real(2))
-                 .constant(ints({0, 1})).y(), ints({0, 1, 1, 0}, {2, 2}));
-  CHECK(node("OneHot").input(ints({0})).constant(ints({int64_t{1} << 40})).constant(reals({0, 1}))
+  CHECK_SAME(
+      node("OneHot").input(ints({1, -1, 3})).constant(ints({3})).constant(reals({-1, 2})).y(),
+      reals({-1, 2, -1, -1, -1, 2, -1, -1, -1}, {3, 3}));
+  CHECK_SAME(node("OneHot")
+                 .attr("axis", 0)
+                 .input(reals({1, 0}))
+                 .constant(real(2))
+                 .constant(ints({0, 1}))
+                 .y(),
+             ints({0, 1, 1, 0}, {2, 2}));
+  CHECK(node("OneHot")
+            .input(ints({0}))
+            .constant(ints({int64_t{1} << 40}))
+            .constant(reals({0, 1}))
             .refusal() == "invalid");
 }
 
@@ -84,15 +105,17 @@ TEST_CASE("TopK in all forms, ties to the lowest index") {
 }
 
 TEST_CASE("Compress takes a known condition, shorter than the axis or not") {
-  CHECK_SAME(node("Compress").attr("axis", 1).input(kMatrix).constant(bools({false, true}, {2})).y(),
-             reals({2, 5}, {2, 1}));
+  CHECK_SAME(
+      node("Compress").attr("axis", 1).input(kMatrix).constant(bools({false, true}, {2})).y(),
+      reals({2, 5}, {2, 1}));
   CHECK_SAME(node("Compress").input(kMatrix).constant(bools({true, false, false, true}, {4})).y(),
              reals({1, 4}));
   CHECK(node("Compress").input(kMatrix).input(bools({true}, {1})).refusal() == "dynamic");
 }
 
 TEST_CASE("NonZero lists coordinates by axis") {
-  CHECK_SAME(node("NonZero").constant(reals({0, 0.5, 3, 0}, {2, 2})).y(), ints({0, 1, 1, 0}, {2, 2}));
+  CHECK_SAME(node("NonZero").constant(reals({0, 0.5, 3, 0}, {2, 2})).y(),
+             ints({0, 1, 1, 0}, {2, 2}));
   CHECK(node("NonZero").constant(reals({0, 0})).y().shape() == Shape{1, 0});
 }
 

@@ -56,8 +56,12 @@ TEST_CASE("MatMulInteger subtracts zero points") {
   const Tensor b = ints({1, -1, 0, 2}, {2, 2}).to(DType::kInt8);
   CHECK_SAME(node("MatMulInteger").input(a).input(b).input(ints({1}, {}).to(DType::kUInt8)).y(),
              ints({0, 2, 2, 4}, {2, 2}).to(DType::kInt32));
-  CHECK_SAME(node("MatMulInteger").input(a).input(b).input(ints({1, 3}).to(DType::kUInt8))
-                 .input(ints({0, 1}).to(DType::kInt8)).y(),
+  CHECK_SAME(node("MatMulInteger")
+                 .input(a)
+                 .input(b)
+                 .input(ints({1, 3}).to(DType::kUInt8))
+                 .input(ints({0, 1}).to(DType::kInt8))
+                 .y(),
              ints({0, 1, 0, 1}, {2, 2}).to(DType::kInt32));
 }
 

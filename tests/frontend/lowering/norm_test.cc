@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 
 #include "tests/frontend/lowering/one_node.h"
 
@@ -91,21 +90,31 @@ TEST_CASE("LayerNormalization with and without bias and moments") {
 
 TEST_CASE("LayerNormalization over several axes with a scale that broadcasts") {
   const Tensor x = reals({1, 3, 1, 3}, {2, 2});
-  CHECK_SAME(node("LayerNormalization").attr("axis", 0).attr("epsilon", 0.0).input(x)
-                 .input(reals({2, 3})).y(), reals({-2, 3, -2, 3}, {2, 2}));
+  CHECK_SAME(node("LayerNormalization")
+                 .attr("axis", 0)
+                 .attr("epsilon", 0.0)
+                 .input(x)
+                 .input(reals({2, 3}))
+                 .y(),
+             reals({-2, 3, -2, 3}, {2, 2}));
   CHECK(node("LayerNormalization").input(x).input(Tensor(DType::kFloat64, {2, 2, 2})).refusal() ==
         "invalid");
 }
 
 TEST_CASE("LayerNormalization's moments carry gradients") {
-  OneNode n = node("LayerNormalization").input(reals({1, 3}, {1, 2})).input(reals({1, 1})).outputs(2);
+  OneNode n =
+      node("LayerNormalization").input(reals({1, 3}, {1, 2})).input(reals({1, 1})).outputs(2);
   const auto dx = n.gradients({{0, reals({0, 0}, {1, 2})}, {1, reals({1}, {1, 1})}});
   CHECK_SAME(dx.at(0), reals({0.5, 0.5}, {1, 2}));
 }
 
 TEST_CASE("InstanceNormalization normalises each channel of each sample") {
-  CHECK_SAME(node("InstanceNormalization").attr("epsilon", 0.0)
-                 .input(reals({1, 3, 2, 6}, {1, 2, 2})).input(reals({1, 2})).input(reals({0, 1})).y(),
+  CHECK_SAME(node("InstanceNormalization")
+                 .attr("epsilon", 0.0)
+                 .input(reals({1, 3, 2, 6}, {1, 2, 2}))
+                 .input(reals({1, 2}))
+                 .input(reals({0, 1}))
+                 .y(),
              reals({-1, 1, -1, 3}, {1, 2, 2}));
 }
 
@@ -119,8 +128,12 @@ TEST_CASE("GroupNormalization scales groups before opset 21, channels from then 
   CHECK_SAME(group_norm(21).input(reals({1, 2, 3, 4})).input(reals({0, 0, 0, 1})).y(),
              reals({-1, 2, -3, 5}, {1, 4, 1}));
   CHECK(group_norm(21).input(reals({1, 2})).input(reals({0, 1})).refusal() == "invalid");
-  CHECK(node("GroupNormalization", 21).attr("num_groups", 3).input(x).input(reals({1}))
-            .input(reals({1})).refusal() == "invalid");
+  CHECK(node("GroupNormalization", 21)
+            .attr("num_groups", 3)
+            .input(x)
+            .input(reals({1}))
+            .input(reals({1}))
+            .refusal() == "invalid");
 }
 
 TEST_CASE("RMSNormalization and its older name") {
@@ -128,29 +141,40 @@ TEST_CASE("RMSNormalization and its older name") {
   const double rms = std::sqrt(12.5);
   CHECK_SAME(node("RMSNormalization", 23).attr("epsilon", 0.0).input(x).input(scale).y(),
              reals({3 / rms, 8 / rms}, {1, 2}));
-  const auto y = node("SimplifiedLayerNormalization").attr("epsilon", 0.0).input(x).input(scale)
-                     .outputs(2).run();
+  const auto y = node("SimplifiedLayerNormalization")
+                     .attr("epsilon", 0.0)
+                     .input(x)
+                     .input(scale)
+                     .outputs(2)
+                     .run();
   CHECK_SAME(y[0], reals({3 / rms, 8 / rms}, {1, 2}));
   CHECK_SAME(y[1], reals({1 / rms}, {1, 1}));
 }
 
 TEST_CASE("MeanVarianceNormalization over given axes") {
-  CHECK_SAME(node("MeanVarianceNormalization").attr("axes", List{1}).input(reals({0, 4}, {1, 2})).y(),
-             reals({-2 / (2 + 1e-9), 2 / (2 + 1e-9)}, {1, 2}));
+  CHECK_SAME(
+      node("MeanVarianceNormalization").attr("axes", List{1}).input(reals({0, 4}, {1, 2})).y(),
+      reals({-2 / (2 + 1e-9), 2 / (2 + 1e-9)}, {1, 2}));
 }
 
 TEST_CASE("LpNormalization leaves zero vectors at zero, gradient too") {
   const Tensor x = reals({3, 4, 0, 0}, {2, 2});
   CHECK_SAME(node("LpNormalization").input(x).y(), reals({0.6, 0.8, 0, 0}, {2, 2}));
-  CHECK_SAME(node("LpNormalization").attr("p", 1).input(x).y(), reals({3.0 / 7, 4.0 / 7, 0, 0}, {2, 2}));
-  CHECK_SAME(node("LpNormalization").input(reals({0, 0})).gradient(0, reals({1, 2})), reals({0, 0}));
+  CHECK_SAME(node("LpNormalization").attr("p", 1).input(x).y(),
+             reals({3.0 / 7, 4.0 / 7, 0, 0}, {2, 2}));
+  CHECK_SAME(node("LpNormalization").input(reals({0, 0})).gradient(0, reals({1, 2})),
+             reals({0, 0}));
   CHECK(node("LpNormalization").attr("p", 3).input(x).refusal() == "invalid");
 }
 
 TEST_CASE("LRN sums over neighbouring channels, one more behind when size is even") {
   const auto lrn = [](int64_t size) {
-    return node("LRN").attr("size", AttrValue(size)).attr("alpha", static_cast<double>(size))
-        .attr("beta", 1.0).input(reals({1, 2, 3}, {1, 3, 1})).y();
+    return node("LRN")
+        .attr("size", AttrValue(size))
+        .attr("alpha", static_cast<double>(size))
+        .attr("beta", 1.0)
+        .input(reals({1, 2, 3}, {1, 3, 1}))
+        .y();
   };
   CHECK_SAME(lrn(1), reals({1.0 / 2, 2.0 / 5, 3.0 / 10}, {1, 3, 1}));
   CHECK_SAME(lrn(2), reals({1.0 / 6, 2.0 / 14, 3.0 / 10}, {1, 3, 1}));
@@ -191,36 +215,53 @@ TEST_CASE("class weights divide the mean, ignored labels do not count") {
   const auto nll = [&](Tensor labels) {
     return node("NegativeLogLikelihoodLoss").input(x).input(labels);
   };
-  CHECK_SAME(nll(ints({0, 1, 0})).input(reals({1, 3})).y(),
-             real((kLog2 + 3 * kLog4 + 1) / 5));
+  CHECK_SAME(nll(ints({0, 1, 0})).input(reals({1, 3})).y(), real((kLog2 + 3 * kLog4 + 1) / 5));
   CHECK_SAME(nll(ints({0, 1, -1})).attr("ignore_index", -1).y(), real((kLog2 + kLog4) / 2));
   CHECK_SAME(nll(ints({0, 1, 7})).attr("ignore_index", 7).input(reals({1, 3})).y(),
              real((kLog2 + 3 * kLog4) / 4));
-  CHECK_SAME(nll(ints({0, 1, 7})).attr("ignore_index", 7).attr("reduction", "none")
-                 .input(reals({1, 3})).y(), reals({kLog2, 3 * kLog4, 0}));
+  CHECK_SAME(nll(ints({0, 1, 7}))
+                 .attr("ignore_index", 7)
+                 .attr("reduction", "none")
+                 .input(reals({1, 3}))
+                 .y(),
+             reals({kLog2, 3 * kLog4, 0}));
 }
 
 TEST_CASE("losses over spatial positions") {
   const Tensor x(DType::kFloat64, {1, 2, 3});
-  CHECK_SAME(node("SoftmaxCrossEntropyLoss").attr("reduction", "none").input(x)
-                 .input(ints({0, 1, 1}, {1, 3})).y(), reals({kLog2, kLog2, kLog2}, {1, 3}));
+  CHECK_SAME(node("SoftmaxCrossEntropyLoss")
+                 .attr("reduction", "none")
+                 .input(x)
+                 .input(ints({0, 1, 1}, {1, 3}))
+                 .y(),
+             reals({kLog2, kLog2, kLog2}, {1, 3}));
 }
 
 TEST_CASE("QuantizeLinear rounds to even and saturates") {
   CHECK_SAME(node("QuantizeLinear").input(reals({1, 3, -9, 999})).input(real(2)).y(),
              ints({0, 2, 0, 255}).to(DType::kUInt8));
-  CHECK_SAME(node("QuantizeLinear").input(reals({1, 3, -999, 999})).input(real(2))
-                 .input(ints({1}, {}).to(DType::kInt8)).y(),
+  CHECK_SAME(node("QuantizeLinear")
+                 .input(reals({1, 3, -999, 999}))
+                 .input(real(2))
+                 .input(ints({1}, {}).to(DType::kInt8))
+                 .y(),
              ints({1, 3, -128, 127}).to(DType::kInt8));
 }
 
 TEST_CASE("DequantizeLinear per tensor, per axis and per block") {
   const Tensor x = ints({1, 2, 3, 4}, {2, 2}).to(DType::kInt8);
-  CHECK_SAME(node("DequantizeLinear").input(x).input(real(0.5)).y(), reals({0.5, 1, 1.5, 2}, {2, 2}));
-  CHECK_SAME(node("DequantizeLinear").attr("axis", 0).input(x).input(reals({1, 2}))
-                 .input(ints({1, 2}).to(DType::kInt8)).y(), reals({0, 1, 2, 4}, {2, 2}));
-  CHECK_SAME(node("DequantizeLinear", 21).attr("block_size", 2).input(x).input(reals({1, 10}, {2, 1}))
-                 .y(), reals({1, 2, 30, 40}, {2, 2}));
+  CHECK_SAME(node("DequantizeLinear").input(x).input(real(0.5)).y(),
+             reals({0.5, 1, 1.5, 2}, {2, 2}));
+  CHECK_SAME(node("DequantizeLinear")
+                 .attr("axis", 0)
+                 .input(x)
+                 .input(reals({1, 2}))
+                 .input(ints({1, 2}).to(DType::kInt8))
+                 .y(),
+             reals({0, 1, 2, 4}, {2, 2}));
+  CHECK_SAME(
+      node("DequantizeLinear", 21).attr("block_size", 2).input(x).input(reals({1, 10}, {2, 1})).y(),
+      reals({1, 2, 30, 40}, {2, 2}));
   CHECK(node("DequantizeLinear").input(x).input(reals({1, 2, 3})).refusal() == "invalid");
 }
 

@@ -11,7 +11,8 @@ namespace trainrt {
 class FakeContext final : public LowerContext {
  public:
   FakeContext(Builder& builder, OneNode& node)
-      : LowerContext(builder, node.options, node.opset_, node.op_), node_(node),
+      : LowerContext(builder, node.options, node.opset_, node.op_),
+        node_(node),
         outputs_(node.outputs_) {
     while (!node_.operands_.empty() && !node_.operands_.back().value.defined()) {
       node_.operands_.pop_back();
@@ -93,8 +94,7 @@ class FakeContext final : public LowerContext {
 
 namespace {
 
-void lower(FakeContext& context, const std::string& domain, const std::string& op,
-           int64_t opset) {
+void lower(FakeContext& context, const std::string& domain, const std::string& op, int64_t opset) {
   const LoweringRow* row = find_lowering(domain, op, opset);
   if (row == nullptr) throw LowerError{"no_lowering", "no row for " + op};
   row->lower(context);

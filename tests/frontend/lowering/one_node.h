@@ -13,8 +13,8 @@
 
 namespace trainrt {
 
-using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>,
-                               std::vector<double>, Tensor>;
+using AttrValue =
+    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, Tensor>;
 
 /// `OneNode("Clip", 11).input(x).constant(lo).attr("max", 1.0).run()`.
 class OneNode {
@@ -48,7 +48,8 @@ class OneNode {
   /// All named outputs; undefined tensors where the lowering set none.
   std::vector<Tensor> run();
   Tensor y() { return run().at(0); }
-  /// Gradients of the sum over outputs of <dy, y>, by input; an undefined tensor where nothing flows.
+  /// Gradients of the sum over outputs of <dy, y>, by input; an undefined tensor where nothing
+  /// flows.
   std::map<int, Tensor> gradients(const std::map<int, Tensor>& dy);
   /// With respect to input i, for a single output.
   Tensor gradient(int i, const Tensor& dy) { return gradients({{0, dy}}).at(i); }
@@ -90,12 +91,12 @@ bool same(const Tensor& a, const Tensor& b);
 /// "float64[2]{1,2}", for messages.
 std::string show(const Tensor& t);
 
-#define CHECK_SAME(given, expected)                     \
-  do {                                                  \
+#define CHECK_SAME(given, expected)                        \
+  do {                                                     \
     const Tensor given_ = (given), expected_ = (expected); \
-    INFO("given    " << show(given_));                  \
-    INFO("expected " << show(expected_));               \
-    CHECK(same(given_, expected_));                     \
+    INFO("given    " << show(given_));                     \
+    INFO("expected " << show(expected_));                  \
+    CHECK(same(given_, expected_));                        \
   } while (false)
 
 }  // namespace trainrt

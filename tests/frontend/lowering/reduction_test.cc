@@ -1,7 +1,6 @@
+#include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
-
-#include <catch2/catch_test_macros.hpp>
 
 #include "tests/frontend/lowering/one_node.h"
 
@@ -15,7 +14,8 @@ OneNode node(std::string op, int64_t opset = 18) { return OneNode(std::move(op),
 const Tensor kMatrix = reals({1, 2, 3, 4}, {2, 2});
 
 TEST_CASE("axes come as attribute or input") {
-  CHECK_SAME(node("ReduceSum", 11).attr("axes", List{-1}).input(kMatrix).y(), reals({3, 7}, {2, 1}));
+  CHECK_SAME(node("ReduceSum", 11).attr("axes", List{-1}).input(kMatrix).y(),
+             reals({3, 7}, {2, 1}));
   CHECK_SAME(node("ReduceSum", 13).attr("keepdims", 0).input(kMatrix).constant(ints({0})).y(),
              reals({4, 6}));
   CHECK_SAME(node("ReduceMax", 17).attr("axes", List{1, 0}).attr("keepdims", 0).input(kMatrix).y(),
@@ -81,8 +81,9 @@ TEST_CASE("ties in ReduceMax share the gradient evenly") {
 TEST_CASE("ArgMax takes the first or the last of equals") {
   const Tensor x = reals({1, 3, 3}, {1, 3});
   CHECK_SAME(node("ArgMax").attr("axis", 1).input(x).y(), ints({1}, {1, 1}));
-  CHECK_SAME(node("ArgMax").attr("axis", -1).attr("keepdims", 0).attr("select_last_index", 1).input(x)
-                 .y(), ints({2}));
+  CHECK_SAME(
+      node("ArgMax").attr("axis", -1).attr("keepdims", 0).attr("select_last_index", 1).input(x).y(),
+      ints({2}));
   CHECK_SAME(node("ArgMin").attr("axis", 1).input(x).y(), ints({0}, {1, 1}));
 }
 
@@ -93,7 +94,8 @@ TEST_CASE("CumSum and CumProd, exclusive and reverse") {
   CHECK_SAME(node("CumSum").attr("reverse", 1).input(x).constant(ints({-1})).y(), reals({6, 5, 3}));
   CHECK_SAME(node("CumSum").attr("reverse", 1).attr("exclusive", 1).input(x).constant(axis).y(),
              reals({5, 3, 0}));
-  CHECK_SAME(node("CumProd", 26).attr("exclusive", 1).input(x).constant(axis).y(), reals({1, 1, 2}));
+  CHECK_SAME(node("CumProd", 26).attr("exclusive", 1).input(x).constant(axis).y(),
+             reals({1, 1, 2}));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-#include <limits>
-
 #include <catch2/catch_test_macros.hpp>
+#include <limits>
 
 #include "tests/frontend/lowering/one_node.h"
 
@@ -16,7 +15,8 @@ OneNode node(std::string op, int64_t opset = 17) { return OneNode(std::move(op),
 
 Tensor counted(Shape shape) {
   Tensor t(DType::kFloat64, std::move(shape));
-  for (int64_t i = 0; i < t.size(); ++i) t.data<double>()[static_cast<size_t>(i)] = static_cast<double>(i);
+  for (int64_t i = 0; i < t.size(); ++i)
+    t.data<double>()[static_cast<size_t>(i)] = static_cast<double>(i);
   return t;
 }
 
@@ -36,8 +36,8 @@ TEST_CASE("Reshape with allowzero makes empty dims") {
 
 TEST_CASE("Reshape refuses shapes of another size") {
   const Tensor x = counted({2, 3});
-  for (const Tensor& shape : {ints({4}), ints({-1, -1}), ints({-1, 4}), ints({-2, 3}),
-                              ints({1, 1, 0})}) {
+  for (const Tensor& shape :
+       {ints({4}), ints({-1, -1}), ints({-1, 4}), ints({-2, 3}), ints({1, 1, 0})}) {
     INFO(show(shape));
     CHECK(node("Reshape").input(x).constant(shape).refusal() == "invalid");
   }
@@ -50,8 +50,8 @@ TEST_CASE("Reshape to an unknown shape is dynamic") {
 
 TEST_CASE("Flatten takes axes from 0 to the rank") {
   const Tensor x = counted({2, 3, 4});
-  const std::pair<int64_t, Shape> rows[] = {
-      {0, {1, 24}}, {1, {2, 12}}, {2, {6, 4}}, {3, {24, 1}}, {-1, {6, 4}}, {-3, {1, 24}}};
+  const std::pair<int64_t, Shape> rows[] = {{0, {1, 24}}, {1, {2, 12}}, {2, {6, 4}},
+                                            {3, {24, 1}}, {-1, {6, 4}}, {-3, {1, 24}}};
   for (const auto& [axis, shape] : rows) {
     CHECK(node("Flatten").attr("axis", AttrValue(axis)).input(x).y().shape() == shape);
   }
@@ -65,7 +65,8 @@ TEST_CASE("Squeeze and Unsqueeze take axes as attribute or input") {
   CHECK(node("Squeeze", 13).input(x).constant(ints({0})).y().shape() == Shape{2, 1});
   CHECK(node("Squeeze", 13).input(x).y().shape() == Shape{2});
   CHECK(node("Squeeze", 13).input(x).constant(ints({1})).refusal() == "invalid");
-  CHECK(node("Unsqueeze", 11).attr("axes", List{0, 4}).input(x).y().shape() == Shape{1, 1, 2, 1, 1});
+  CHECK(node("Unsqueeze", 11).attr("axes", List{0, 4}).input(x).y().shape() ==
+        Shape{1, 1, 2, 1, 1});
   CHECK(node("Unsqueeze", 13).input(x).constant(ints({-1, 0})).y().shape() == Shape{1, 1, 2, 1, 1});
   CHECK(node("Unsqueeze", 13).input(x).constant(ints({0, 0})).refusal() == "invalid");
 }
@@ -119,16 +120,26 @@ TEST_CASE("Slice clamps, counts from the end and steps both ways") {
                        Row{3, 3, 1, {}}, Row{4, 1, 1, {}}, Row{-100, 2, 1, {0, 1}},
                        Row{0, 5, kMax, {0}}, Row{4, kMin, kMin, {4}}, Row{-100, kMin, -1, {0}}}) {
     INFO(r.start << ":" << r.end << ":" << r.step);
-    const Tensor y = node("Slice").input(x).constant(ints({r.start})).constant(ints({r.end}))
-                         .constant(ints({0})).constant(ints({r.step})).y();
+    const Tensor y = node("Slice")
+                         .input(x)
+                         .constant(ints({r.start}))
+                         .constant(ints({r.end}))
+                         .constant(ints({0}))
+                         .constant(ints({r.step}))
+                         .y();
     CHECK(std::vector<double>(y.data<double>().begin(), y.data<double>().end()) == r.expected);
   }
 }
 
 TEST_CASE("Slice with attributes, and without axes") {
   const Tensor x = counted({3, 3});
-  CHECK_SAME(node("Slice", 9).attr("starts", List{1}).attr("ends", List{2}).attr("axes", List{1})
-                 .input(x).y(), reals({1, 4, 7}, {3, 1}));
+  CHECK_SAME(node("Slice", 9)
+                 .attr("starts", List{1})
+                 .attr("ends", List{2})
+                 .attr("axes", List{1})
+                 .input(x)
+                 .y(),
+             reals({1, 4, 7}, {3, 1}));
   CHECK_SAME(node("Slice").input(x).constant(ints({1, 2})).constant(ints({3, 3})).y(),
              reals({5, 8}, {2, 1}));
   CHECK(node("Slice").input(counted({0})).constant(ints({0})).constant(ints({9})).y().size() == 0);
@@ -136,10 +147,19 @@ TEST_CASE("Slice with attributes, and without axes") {
 
 TEST_CASE("Slice refuses step 0 and lists of different length") {
   const Tensor x = counted({3});
-  CHECK(node("Slice").input(x).constant(ints({0})).constant(ints({1})).constant(ints({0}))
-            .constant(ints({0})).refusal() == "invalid");
+  CHECK(node("Slice")
+            .input(x)
+            .constant(ints({0}))
+            .constant(ints({1}))
+            .constant(ints({0}))
+            .constant(ints({0}))
+            .refusal() == "invalid");
   CHECK(node("Slice").input(x).constant(ints({0})).constant(ints({1, 2})).refusal() == "invalid");
-  CHECK(node("Slice").input(x).constant(ints({0})).constant(ints({1})).constant(ints({1}))
+  CHECK(node("Slice")
+            .input(x)
+            .constant(ints({0}))
+            .constant(ints({1}))
+            .constant(ints({1}))
             .refusal() == "invalid");
 }
 
@@ -156,8 +176,13 @@ TEST_CASE("Pad in all forms") {
              reals({1, 1, 2, 3, 3}));
   CHECK_SAME(node("Pad", 19).attr("mode", "wrap").input(x).constant(ints({1, 1})).y(),
              reals({3, 1, 2, 3, 1}));
-  CHECK_SAME(node("Pad", 18).input(reals({1, 2}, {1, 2})).constant(ints({1, 0})).absent()
-                 .constant(ints({-1})).y(), reals({0, 1, 2}, {1, 3}));
+  CHECK_SAME(node("Pad", 18)
+                 .input(reals({1, 2}, {1, 2}))
+                 .constant(ints({1, 0}))
+                 .absent()
+                 .constant(ints({-1}))
+                 .y(),
+             reals({0, 1, 2}, {1, 3}));
 }
 
 TEST_CASE("Pad refuses a wrong number of pads and unknown modes") {
@@ -178,7 +203,8 @@ TEST_CASE("Shape takes a range of dims, Size counts elements") {
 
 TEST_CASE("ConstantOfShape fills with its value's type") {
   CHECK_SAME(node("ConstantOfShape").constant(ints({2})).y(), reals({0, 0}));
-  CHECK_SAME(node("ConstantOfShape").attr("value", ints({5})).constant(ints({2})).y(), ints({5, 5}));
+  CHECK_SAME(node("ConstantOfShape").attr("value", ints({5})).constant(ints({2})).y(),
+             ints({5, 5}));
   CHECK_SAME(node("ConstantOfShape").attr("value", ints({kMax})).constant(ints({2})).y(),
              ints({kMax, kMax}));
   CHECK(node("ConstantOfShape").constant(ints({}, {0})).y().rank() == 0);
@@ -227,16 +253,25 @@ TEST_CASE("DepthToSpace and SpaceToDepth undo each other") {
 TEST_CASE("CenterCropPad takes odd elements from the end") {
   CHECK_SAME(node("CenterCropPad", 18).input(reals({1, 2, 3, 4, 5})).constant(ints({2})).y(),
              reals({2, 3}));
-  CHECK_SAME(node("CenterCropPad", 18).attr("axes", List{-1}).input(reals({1, 2}, {1, 2}))
-                 .constant(ints({5})).y(), reals({0, 1, 2, 0, 0}, {1, 5}));
+  CHECK_SAME(node("CenterCropPad", 18)
+                 .attr("axes", List{-1})
+                 .input(reals({1, 2}, {1, 2}))
+                 .constant(ints({5}))
+                 .y(),
+             reals({0, 1, 2, 0, 0}, {1, 5}));
 }
 
 TEST_CASE("ReverseSequence reverses the first elements of each sequence") {
   const Tensor x = counted({4, 2});
   CHECK_SAME(node("ReverseSequence").input(x).input(ints({3, 1})).y(),
              reals({4, 1, 2, 3, 0, 5, 6, 7}, {4, 2}));
-  CHECK_SAME(node("ReverseSequence").attr("time_axis", 1).attr("batch_axis", 0)
-                 .input(counted({2, 2})).input(ints({2, 0})).y(), reals({1, 0, 2, 3}, {2, 2}));
+  CHECK_SAME(node("ReverseSequence")
+                 .attr("time_axis", 1)
+                 .attr("batch_axis", 0)
+                 .input(counted({2, 2}))
+                 .input(ints({2, 0}))
+                 .y(),
+             reals({1, 0, 2, 3}, {2, 2}));
   CHECK(node("ReverseSequence").input(x).input(ints({1})).refusal() == "invalid");
 }
 

@@ -1,0 +1,183 @@
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+
+#include "tests/kernels/cpu/row_check.h"
+
+namespace trainrt {
+namespace {
+
+TEST_CASE("MatMul by oneDNN: shapes, transposition, batches") {
+  struct Row {
+    Shape a, b;
+    bool trans_a = false, trans_b = false;
+  };
+  const Row rows[] = {
+      {{5, 7}, {7, 3}},           {{7, 5}, {7, 3}, true},     {{5, 7}, {3, 7}, false, true},
+      {{7, 5}, {3, 7}, true, true}, {{1, 7}, {7, 1}},          {{5, 1}, {1, 3}},
+      {{1, 1}, {1, 1}},           {{64, 33}, {33, 128}},      {{2, 3, 5, 7}, {2, 3, 7, 4}},
+      {{2, 3, 5, 7}, {7, 4}},     {{2, 5, 7}, {4, 7}, false, true}, {{5, 7}, {2, 3, 7, 4}},
+      {{2, 1, 5, 7}, {3, 7, 4}},  {{2, 7, 5}, {7, 4}, true},  {{4, 1, 5, 7}, {1, 3, 7, 4}},
+      {{2, 3, 7, 5}, {2, 3, 4, 7}, true, true}, {{6, 1, 7}, {6, 7, 4}}, {{1, 5, 7}, {7, 4}},
+      {{2, 3, 1, 7}, {1, 3, 7, 1}}, {{100, 70}, {70, 10}}};
+  for (const Row& r : rows) check_rows({Op::kMatMul, {r.a, r.b}, MatMulAttrs{r.trans_a, r.trans_b}}, kClose);
+}
+
+TEST_CASE("MatMul with empty dims") {
+  check_rows({Op::kMatMul, {Shape{0, 7}, Shape{7, 3}}, MatMulAttrs{}}, kExact);
+  check_rows({Op::kMatMul, {Shape{5, 0}, Shape{0, 3}}, MatMulAttrs{}}, kExact);
+  check_rows({Op::kMatMul, {Shape{2, 0, 5}, Shape{2, 5, 4}}, MatMulAttrs{}}, kExact);
+}
+
+struct ConvCase {
+  Shape x, w;
+  std::vector<int64_t> strides, dilations, begin, end;
+  int64_t group = 1;
+};
+
+Shape output_of(const ConvCase& c) {
+  Shape y = {c.x[0], c.w[0]};
+  for (size_t d = 0; d < c.strides.size(); ++d) {
+    const int64_t reach = (c.w[d + 2] - 1) * c.dilations[d] + 1;
+    y.push_back((c.x[d + 2] + c.begin[d] + c.end[d] - reach) / c.strides[d] + 1);
+  }
+  return y;
+}
+
+void check_conv(const ConvCase& c) {
+  const ConvAttrs attrs{c.strides, c.dilations, c.begin, c.end, c.group, {}};
+  ConvAttrs data = attrs, weights = attrs;
+  data.shape = c.x;
+  weights.shape = c.w;
+  const Shape y = output_of(c);
+  check_rows({Op::kConv, {c.x, c.w}, attrs}, kClose);
+  check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, attrs}, kClose);
+  check_rows({Op::kConvDataGrad, {y, c.w}, data}, kClose);
+  check_rows({Op::kConvWeightGrad, {c.x, y}, weights}, kClose);
+}
+
+TEST_CASE("2-D convolution and its gradients by oneDNN") {
+  check_conv({{2, 16, 12, 12}, {32, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
+  check_conv({{2, 3, 17, 15}, {16, 3, 7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}});
+  check_conv({{2, 1, 14, 14}, {6, 1, 5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}});
+  check_conv({{1, 5, 9, 8}, {7, 5, 3, 2}, {2, 1}, {1, 2}, {0, 1}, {2, 0}});
+  check_conv({{2, 32, 9, 9}, {64, 32, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}});
+}
+
+TEST_CASE("pointwise convolution by oneDNN, plain and strided") {
+  check_conv({{2, 24, 8, 8}, {16, 24, 1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}});
+  check_conv({{2, 32, 8, 8}, {64, 32, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
+}
+
+TEST_CASE("strided pointwise convolution with few channels stays within its memory") {
+  for (int64_t channels : {3, 4, 8, 12, 15}) {
+    check_conv({{2, channels, 56, 56}, {32, channels, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
+  }
+}
+
+TEST_CASE("depthwise and grouped convolution by oneDNN") {
+  check_conv({{2, 32, 14, 14}, {32, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 32});
+  check_conv({{2, 20, 15, 15}, {20, 1, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 20});
+  check_conv({{2, 32, 10, 10}, {64, 8, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 4});
+  check_conv({{1, 6, 7, 7}, {4, 3, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2});
+}
+
+TEST_CASE("dilated convolution and asymmetric pads by oneDNN") {
+  check_conv({{2, 16, 13, 13}, {16, 16, 3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}});
+  check_conv({{2, 16, 11, 12}, {16, 16, 3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}});
+  check_conv({{2, 4, 11, 12}, {5, 4, 3, 4}, {2, 3}, {2, 1}, {0, 2}, {3, 1}});
+}
+
+TEST_CASE("1-D and 3-D convolution by oneDNN") {
+  check_conv({{2, 8, 31}, {16, 8, 5}, {1}, {1}, {2}, {2}});
+  check_conv({{2, 16, 30}, {16, 16, 3}, {2}, {2}, {1}, {0}});
+  check_conv({{1, 3, 6, 7, 8}, {16, 3, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}});
+  check_conv({{2, 16, 5, 6, 7}, {16, 16, 2, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}});
+}
+
+struct PoolCase {
+  Shape x;
+  std::vector<int64_t> kernel, strides, dilations, begin, end;
+  int64_t ceil = 0;  // added to the last output dim
+};
+
+PoolAttrs pool_attrs(const PoolCase& c) {
+  PoolAttrs a{c.kernel, c.strides, c.dilations, c.begin, c.end, {}, false, false, {}};
+  for (size_t d = 0; d < c.kernel.size(); ++d) {
+    const int64_t reach = (c.kernel[d] - 1) * c.dilations[d] + 1;
+    a.output.push_back((c.x[d + 2] + c.begin[d] + c.end[d] - reach) / c.strides[d] + 1);
+  }
+  a.output.back() += c.ceil;
+  return a;
+}
+
+const PoolCase kPools[] = {
+    {{2, 3, 8, 8}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
+    {{2, 3, 65, 67}, {2, 2}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
+    {{2, 3, 56, 56}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+    {{1, 2, 37, 71}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}},
+    {{1, 2, 40, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {{2, 5, 7, 7}, {7, 7}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+    {{2, 2, 9, 11}, {3, 2}, {3, 4}, {2, 1}, {1, 0}, {0, 1}},
+    {{2, 2, 7, 8}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, {0, 0}, 1},
+    {{2, 3, 50}, {3}, {2}, {1}, {1}, {1}},
+    {{2, 2, 6, 7, 8}, {2, 3, 2}, {2, 2, 1}, {1, 1, 1}, {0, 1, 0}, {0, 1, 1}},
+    {{1, 1, 1, 700}, {1, 2}, {1, 2}, {1, 1}, {0, 0}, {0, 0}},
+};
+
+Shape output_of(const PoolCase& c) {
+  Shape y = {c.x[0], c.x[1]};
+  for (int64_t d : pool_attrs(c).output) y.push_back(d);
+  return y;
+}
+
+TEST_CASE("MaxPool, its indices and its gradient on CPU") {
+  for (const PoolCase& c : kPools) {
+    check_rows({Op::kMaxPool, {c.x}, pool_attrs(c)}, kExact);
+    check_rows({Op::kMaxPoolIndices, {c.x}, pool_attrs(c)}, kExact);
+    check_rows({Op::kMaxPoolGrad, {output_of(c), c.x}, pool_attrs(c)}, kTight);
+  }
+}
+
+TEST_CASE("in a tie the first maximum takes the gradient") {
+  const PoolCase c = kPools[2];
+  const Operand flat(Tensor(DType::kFloat32, c.x));
+  check_rows({Op::kMaxPoolGrad, {output_of(c), flat}, pool_attrs(c)}, kTight);
+  check_rows({Op::kMaxPoolIndices, {flat}, pool_attrs(c)}, kExact);
+}
+
+TEST_CASE("MaxPool takes NaN for the largest value, -inf for the smallest") {
+  Tensor x(DType::kFloat32, {1, 1, 40, 40});
+  x.fill(-INFINITY);
+  for (int64_t i = 0; i < x.size(); i += 7) x.data<float>()[static_cast<size_t>(i)] = NAN;
+  const PoolCase c = {{1, 1, 40, 40}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}};
+  check_rows({Op::kMaxPool, {Operand(x)}, pool_attrs(c)}, kExact);
+  check_rows({Op::kMaxPoolIndices, {Operand(x)}, pool_attrs(c)}, kExact);
+}
+
+TEST_CASE("AveragePool and its gradient on CPU") {
+  for (const PoolCase& c : kPools) {
+    for (bool padding : {false, true}) {
+      PoolAttrs attrs = pool_attrs(c);
+      attrs.count_include_pad = padding;
+      check_rows({Op::kAveragePool, {c.x}, attrs}, kClose);
+      attrs.shape = c.x;
+      check_rows({Op::kAveragePoolGrad, {output_of(c)}, attrs}, kClose);
+    }
+  }
+}
+
+TEST_CASE("Interpolate and its gradient on CPU") {
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, int64_t>>{
+           {{2, 3, 5, 20}, 2}, {{2, 3, 4, 5}, 3}, {{5}, 0}, {{3, 5, 1}, 1}}) {
+    const InterpolateAttrs attrs{axis, 5, 7, 2, {0, 1, 0, 0, 1, 2, 2, 3, 3, 3, 4, 4, 4, 1},
+                                 {0.5, 0.5, 1, 0, 0.25, 0.75, 0.9, 0.1, 1, 0, 0.3, 0.7, 0.2, 0.8}};
+    Shape in = shape, out = shape;
+    in[static_cast<size_t>(axis)] = 5;
+    out[static_cast<size_t>(axis)] = 7;
+    check_rows({Op::kInterpolate, {in}, attrs}, kClose);
+    check_rows({Op::kInterpolateGrad, {out}, attrs}, kClose);
+  }
+}
+
+}  // namespace
+}  // namespace trainrt

@@ -1,0 +1,169 @@
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <string>
+
+#include "tests/kernels/cpu/row_check.h"
+#include "trainrt/error.h"
+
+namespace trainrt {
+namespace {
+
+constexpr Op kReductions[] = {Op::kReduceSum, Op::kReduceMean, Op::kReduceMax, Op::kReduceMin};
+
+void check_reductions(const Shape& shape, const std::vector<int64_t>& axes) {
+  for (Op op : kReductions) {
+    const bool exact = op == Op::kReduceMax || op == Op::kReduceMin;
+    for (bool keep : {false, true}) {
+      check_rows({op, {shape}, ReduceAttrs{axes, keep}}, exact ? kExact : kClose);
+    }
+  }
+}
+
+TEST_CASE("reductions over trailing axes on CPU") {
+  check_reductions({5, 37}, {1});
+  check_reductions({2, 3, 5}, {1, 2});
+  check_reductions({40000}, {0});
+  check_reductions({3, 50000}, {0, 1});
+  check_reductions({100, 1}, {1});
+  check_reductions({1000, 64}, {1});
+}
+
+TEST_CASE("reductions over leading axes on CPU") {
+  check_reductions({37, 5}, {0});
+  check_reductions({2, 3, 300}, {0, 1});
+  check_reductions({5000, 10}, {0});
+  check_reductions({1024, 256}, {0});
+}
+
+TEST_CASE("reductions over channels, batches and mixed axes on CPU") {
+  check_reductions({4, 6, 5, 7}, {0, 2, 3});
+  check_reductions({4, 6, 5, 7}, {1});
+  check_reductions({4, 6, 5, 7}, {0, 2});
+  check_reductions({4, 6, 5, 7}, {1, 3});
+  check_reductions({3, 2, 70, 1, 33}, {0, 2});
+  check_reductions({8, 3, 60, 60}, {0, 2, 3});
+}
+
+TEST_CASE("reductions of one element, and over no axis, on CPU") {
+  check_reductions({}, {});
+  check_reductions({1}, {0});
+  check_reductions({3, 4}, {});
+  check_reductions({1, 1, 5}, {0, 1});
+}
+
+TEST_CASE("reductions hand NaN on and know infinities") {
+  Tensor x(DType::kFloat32, {4, 40});
+  x.fill(-INFINITY);
+  x.data<float>()[45] = NAN;
+  x.data<float>()[90] = 1;
+  for (Op op : kReductions) {
+    check_rows({op, {Operand(x)}, ReduceAttrs{{1}, false}}, kExact);
+    check_rows({op, {Operand(x)}, ReduceAttrs{{0}, false}}, kExact);
+  }
+}
+
+TEST_CASE("a long sum stays accurate on CPU") {
+  Tensor x(DType::kFloat32, {1 << 20});
+  x.fill(0.1);
+  const Tensor sum = run_first_row({Op::kReduceSum, {Operand(x)}, ReduceAttrs{{0}, false}})[0];
+  CHECK(std::fabs(sum.item() - 0.1f * double{1 << 20}) < 0.05);
+  const Tensor columns = x.reshape({1 << 18, 4});
+  const Tensor sums = run_first_row({Op::kReduceSum, {Operand(columns)}, ReduceAttrs{{0}, false}})[0];
+  CHECK(std::fabs(sums.data<float>()[3] - 0.1f * double{1 << 18}) < 0.05);
+}
+
+TEST_CASE("Softmax, LogSoftmax and their gradients on CPU") {
+  const std::vector<std::pair<Shape, int64_t>> cases = {
+      {{5, 37}, 1}, {{64, 10}, 1}, {{37}, 0}, {{2, 5, 7}, 1}, {{3, 4, 300}, 1}, {{6, 5}, 0},
+      {{4, 1}, 1},  {{0, 5}, 1},   {{5, 0}, 1}, {{200, 300}, 1}, {{2, 3, 4, 128}, 3}};
+  for (const auto& [shape, axis] : cases) {
+    for (double range : {3.0, 60.0}) {
+      const Operand x(shape, -range, range);
+      check_rows({Op::kSoftmax, {x}, AxisAttrs{axis}}, kClose);
+      check_rows({Op::kLogSoftmax, {x}, AxisAttrs{axis}}, kClose);
+    }
+    check_rows({Op::kSoftmaxGrad, {shape, Operand(shape, 0, 1)}, AxisAttrs{axis}}, kClose);
+    check_rows({Op::kLogSoftmaxGrad, {shape, Operand(shape, -5, 0)}, AxisAttrs{axis}}, kClose);
+  }
+}
+
+TEST_CASE("Softmax on CPU gives masked positions exactly 0") {
+  Tensor x(DType::kFloat32, {2, 20});
+  for (size_t i = 0; i < 40; ++i) x.data<float>()[i] = i % 3 == 0 ? -1e30f : 0.1f * static_cast<float>(i);
+  check_rows({Op::kSoftmax, {Operand(x)}, AxisAttrs{1}}, kClose);
+  const Tensor y = run_first_row({Op::kSoftmax, {Operand(x)}, AxisAttrs{1}})[0];
+  CHECK(y.data<float>()[0] == 0.0f);
+}
+
+TEST_CASE("cross entropy and its gradient on CPU") {
+  struct Row {
+    Shape logits, ids;
+    int64_t axis;
+  };
+  const Row rows[] = {{{64, 10}, {64}, 1},       {{5, 37}, {5}, 1},     {{7, 2}, {7}, 1},
+                      {{7, 1}, {7}, 1},          {{2, 3, 11}, {2, 3}, 2}, {{2, 5, 4, 7}, {2, 4, 7}, 1},
+                      {{2, 3, 300}, {2, 300}, 1}, {{200, 300}, {200}, 1}, {{6, 4}, {4}, 0}};
+  for (const Row& r : rows) {
+    const int64_t classes = r.logits[static_cast<size_t>(r.axis)];
+    for (double range : {3.0, 50.0}) {
+      const Operand x(r.logits, -range, range), target = ids(r.ids, 0, classes - 1);
+      check_rows({Op::kCrossEntropy, {x, target}, LossAttrs{r.axis, -100, {}}}, kClose);
+      check_rows({Op::kCrossEntropyGrad, {r.ids, x, target}, LossAttrs{r.axis, -100, {}}}, kClose);
+      check_rows({Op::kCrossEntropy, {x, target}, LossAttrs{r.axis, 0, {}}}, kClose);
+      check_rows({Op::kCrossEntropyGrad, {r.ids, x, target}, LossAttrs{r.axis, 0, {}}}, kClose);
+    }
+  }
+}
+
+TEST_CASE("cross entropy on CPU refuses class ids out of range") {
+  for (int64_t bad : {int64_t{-1}, int64_t{3}, int64_t{1} << 40}) {
+    const Operand target(Tensor::of_ints(std::vector<int64_t>{0, bad}));
+    for (const Shape& shape : {Shape{2, 3}, Shape{3, 2}}) {
+      const LossAttrs attrs{shape[0] == 2 ? 1 : 0, -100, {}};
+      CHECK_THROWS_AS(run_first_row({Op::kCrossEntropy, {shape, target}, attrs}), Error);
+      CHECK_THROWS_AS(run_first_row({Op::kCrossEntropyGrad, {Shape{2}, shape, target}, attrs}), Error);
+    }
+  }
+}
+
+TEST_CASE("LayerNorm and its gradient on CPU, with and without scale") {
+  const std::vector<std::pair<Shape, int64_t>> cases = {
+      {{5, 37}, 1}, {{2, 3, 64}, 2}, {{2, 3, 5, 7}, 2}, {{300, 96}, 1}, {{1, 20}, 1}, {{6}, 0}, {{4, 1}, 1}};
+  for (const auto& [shape, axis] : cases) {
+    const NormAttrs attrs{axis, 1e-5};
+    const Shape tail(shape.begin() + axis, shape.end());
+    for (double shift : {0.0, 30.0}) {
+      const Operand x(shape, shift - 2, shift + 2);
+      check_rows({Op::kLayerNorm, {x}, attrs}, {3e-5, false});
+      check_rows({Op::kLayerNorm, {x, tail, tail}, attrs}, {3e-5, false});
+    }
+    const std::vector<Tensor> y = run_first_row({Op::kLayerNorm, {shape}, attrs});
+    const Operand mean(y[1]), rsd(y[2]);
+    check_rows({Op::kLayerNormGrad, {shape, shape, mean, rsd}, attrs}, kClose);
+    check_rows({Op::kLayerNormGrad, {shape, shape, mean, rsd, tail}, attrs}, kClose);
+  }
+}
+
+TEST_CASE("BatchNorm and its gradient on CPU") {
+  for (const Shape& shape : {Shape{16, 37}, Shape{300, 300}, Shape{4, 6, 5, 7}, Shape{2, 3, 40},
+                             Shape{8, 16, 28, 28}, Shape{2, 5, 1, 1}, Shape{2, 3, 2, 3, 4}}) {
+    const NormAttrs attrs{1, 1e-5};
+    const Shape channels = {shape[1]};
+    for (double shift : {0.0, 30.0}) {
+      const Operand x(shape, shift - 2, shift + 2);
+      check_rows({Op::kBatchNorm, {x, channels, channels}, attrs}, {3e-5, false});
+    }
+    check_rows({Op::kBatchNormGrad, {shape, shape, channels, channels, Operand(channels, 0.2, 2)}, attrs},
+               kClose);
+  }
+}
+
+TEST_CASE("BatchNorm of a single value per channel, in place of every operand") {
+  const Shape one = {1, 19}, channels = {19};
+  check_rows({Op::kBatchNorm, {one, channels, channels}, NormAttrs{1, 1e-5}}, kClose);
+  check_rows({Op::kBatchNormGrad, {one, one, channels, channels, Operand(channels, 0.2, 2)},
+              NormAttrs{1, 1e-5}}, kClose);
+}
+
+}  // namespace
+}  // namespace trainrt

@@ -1,0 +1,199 @@
+#include "tests/kernels/cpu/row_check.h"
+
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "graph/infer.h"
+#include "kernels/cpu/threads.h"
+
+namespace trainrt {
+namespace {
+
+constexpr size_t kGuard = 256;
+constexpr unsigned char kGuardByte = 0xA5;
+
+/// Aligned bytes with a guard behind them.
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes) : bytes_(bytes), storage_(bytes + kGuard + 64, kGuardByte) {
+    const auto address = reinterpret_cast<uintptr_t>(storage_.data());
+    offset_ = (64 - address % 64) % 64;
+  }
+  Buffer(const void* from, size_t bytes) : Buffer(bytes) {
+    if (bytes != 0) std::memcpy(data(), from, bytes);
+  }
+  unsigned char* data() { return storage_.data() + offset_; }
+  const unsigned char* data() const { return storage_.data() + offset_; }
+  size_t bytes() const { return bytes_; }
+  bool intact() const {
+    const auto* guard = data() + bytes_;
+    return std::all_of(guard, guard + kGuard, [](unsigned char b) { return b == kGuardByte; });
+  }
+  bool operator==(const Buffer& other) const {
+    return bytes_ == other.bytes_ && (bytes_ == 0 || std::memcmp(data(), other.data(), bytes_) == 0);
+  }
+
+ private:
+  size_t bytes_, offset_ = 0;
+  std::vector<unsigned char> storage_;
+};
+
+Tensor make_tensor(const Operand& o, uint32_t seed) {
+  if (o.value.defined()) return o.value;
+  Tensor t(o.dtype, o.shape);
+  std::mt19937 random(seed);
+  with_type(o.dtype, [&]<typename T>(T) {
+    for (T& v : t.data<T>()) {
+      if constexpr (std::is_floating_point_v<T>) {
+        v = static_cast<T>(std::uniform_real_distribution<double>(o.lo, o.hi)(random));
+      } else {
+        v = static_cast<T>(std::uniform_int_distribution<int64_t>(static_cast<int64_t>(o.lo),
+                                                                  static_cast<int64_t>(o.hi))(random));
+      }
+    }
+  });
+  return t;
+}
+
+struct TestNode {
+  RowCase c;
+  std::vector<Tensor> inputs;
+  std::vector<TensorType> in, out;
+
+  explicit TestNode(const RowCase& row) : c(row) {
+    uint32_t seed = 1234;
+    for (const Operand& o : c.inputs) {
+      inputs.push_back(make_tensor(o, seed++));
+      in.push_back({o.dtype, o.shape});
+    }
+    out = infer_types(c.op, in, c.attrs);
+  }
+  NodeView view() const { return {c.op, c.attrs, in, out}; }
+};
+
+bool takes(const KernelRow& row, const NodeView& view) {
+  return row.op == view.op && (!row.supports || row.supports(view).ok);
+}
+
+/// Outputs of one run; shared >= 0: the first output lies on that input.
+std::vector<Buffer> run(const KernelRow& row, const TestNode& node, int shared = -1) {
+  Scratch booked;
+  const auto kernel = row.plan(node.view(), booked);
+  Buffer scratch(booked.bytes);
+  std::vector<Buffer> ins, outs;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (const Tensor& t : node.inputs) ins.emplace_back(t.raw(), t.bytes());
+  const std::vector<Buffer> before = ins;
+  for (const TensorType& t : node.out) outs.emplace_back(t.bytes());
+  for (Buffer& b : ins) in.push_back(b.data());
+  for (Buffer& b : outs) out.push_back(b.data());
+  if (shared >= 0) out[0] = ins[static_cast<size_t>(shared)].data();
+  kernel->run({in.data(), out.data(), scratch.data()});
+  if (shared >= 0) outs[0] = ins[static_cast<size_t>(shared)];
+  for (size_t i = 0; i < ins.size(); ++i) {
+    if (static_cast<int>(i) == shared) continue;
+    INFO("input " << i);
+    CHECK(ins[i].intact());
+    CHECK(ins[i] == before[i]);
+  }
+  for (const Buffer& b : outs) CHECK(b.intact());
+  CHECK(scratch.intact());
+  return outs;
+}
+
+void compare(const Buffer& got, const Buffer& want, const TensorType& type, Tolerance tolerance) {
+  if (tolerance.relative == 0 || type.dtype != DType::kFloat32) {
+    if (got == want) return;
+    if (type.dtype != DType::kFloat32) FAIL("bytes differ from the reference");
+  }
+  const auto* a = reinterpret_cast<const float*>(got.data());
+  const auto* b = reinterpret_cast<const float*>(want.data());
+  const size_t n = want.bytes() / sizeof(float);
+  double largest = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isfinite(b[i])) largest = std::max(largest, std::fabs(static_cast<double>(b[i])));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    const double magnitude = std::fabs(static_cast<double>(b[i]));
+    const double allowed = tolerance.per_element ? tolerance.relative * magnitude + 1e-7 * largest
+                                                 : tolerance.relative * largest;
+    const double error = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (error <= allowed) continue;
+    INFO("element " << i << " of " << n << ": " << a[i] << ", reference " << b[i] << ", allowed "
+                    << allowed);
+    FAIL("differs from the reference");
+  }
+}
+
+}  // namespace
+
+void check_rows(const RowCase& c, Tolerance tolerance) {
+  const TestNode node(c);
+  std::string what = std::string(op_info(c.op).name) + " " + to_string(c.attrs) + ":";
+  for (const TensorType& t : node.in) what += " " + to_string(t);
+  INFO(what);
+  const KernelRow* reference = nullptr;
+  for (const KernelRow& row : reference_kernels()) {
+    if (!reference && takes(row, node.view())) reference = &row;
+  }
+  REQUIRE(reference);
+  const std::vector<Buffer> want = run(*reference, node);
+  int taken = 0;
+  for (const KernelRow& row : cpu_kernels()) {
+    if (!takes(row, node.view())) continue;
+    ++taken;
+    INFO("row " << row.name);
+    const std::vector<Buffer> got = run(row, node);
+    for (size_t i = 0; i < want.size(); ++i) {
+      INFO("output " << i);
+      compare(got[i], want[i], node.out[i], tolerance);
+    }
+    for (size_t i = 0; row.in_place && i < node.in.size(); ++i) {
+      if (node.in[i].bytes() != node.out[0].bytes()) continue;
+      INFO("in place of input " << i);
+      const std::vector<Buffer> shared = run(row, node, static_cast<int>(i));
+      for (size_t k = 0; k < want.size(); ++k) CHECK(shared[k] == got[k]);
+    }
+    const int threads = cpu_threads();
+    set_cpu_threads(1);
+    const std::vector<Buffer> serial = run(row, node);
+    set_cpu_threads(threads);
+    for (size_t k = 0; k < want.size(); ++k) {
+      if (row.name.starts_with("cpu.")) CHECK(serial[k] == got[k]);
+      else compare(serial[k], want[k], node.out[k], tolerance);
+    }
+  }
+  CHECK(taken > 0);
+}
+
+std::vector<Tensor> run_first_row(const RowCase& c) {
+  const TestNode node(c);
+  for (const KernelRow& row : cpu_kernels()) {
+    if (!takes(row, node.view())) continue;
+    std::vector<Tensor> result;
+    const std::vector<Buffer> outs = run(row, node);
+    for (size_t i = 0; i < outs.size(); ++i) {
+      result.emplace_back(node.out[i].dtype, node.out[i].shape);
+      if (outs[i].bytes() != 0) std::memcpy(result[i].raw(), outs[i].data(), outs[i].bytes());
+    }
+    return result;
+  }
+  FAIL("no CPU row takes " << op_info(c.op).name);
+  return {};
+}
+
+std::vector<std::string> refusals(const RowCase& c) {
+  const TestNode node(c);
+  std::vector<std::string> reasons;
+  for (const KernelRow& row : cpu_kernels()) {
+    if (row.op == c.op) reasons.push_back(row.supports ? row.supports(node.view()).reason : "");
+  }
+  return reasons;
+}
+
+}  // namespace trainrt
