@@ -29,8 +29,7 @@ bool parse(google::protobuf::io::ZeroCopyInputStream* in, onnx::ModelProto* mode
   google::protobuf::io::CodedInputStream coded(in);
   coded.SetTotalBytesLimit(std::numeric_limits<int>::max());
   coded.SetRecursionLimit(kMessageDepth);
-  return model->ParseFromCodedStream(&coded) && coded.ConsumedEntireMessage() &&
-         model->has_graph();
+  return model->ParseFromCodedStream(&coded) && coded.ConsumedEntireMessage() && model->has_graph();
 }
 
 void visit_tensor_attributes(onnx::NodeProto& node, const std::function<void(const Slot&)>& visit);
@@ -76,8 +75,8 @@ float small_float(uint32_t bits, int exponent_bits, int mantissa_bits, int bias)
   const int exponent = static_cast<int>((bits >> mantissa_bits) & ((1u << exponent_bits) - 1));
   const bool negative = ((bits >> (mantissa_bits + exponent_bits)) & 1u) != 0;
   const float fraction = std::ldexp(static_cast<float>(mantissa), -mantissa_bits);
-  const float value = exponent == 0 ? std::ldexp(fraction, 1 - bias)
-                                    : std::ldexp(1.0f + fraction, exponent - bias);
+  const float value =
+      exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1.0f + fraction, exponent - bias);
   return negative ? -value : value;
 }
 
@@ -125,10 +124,7 @@ Tensor unpack(int64_t type, int bits, std::span<const uint8_t> bytes, const Shap
   const bool floating = bits == 8 || type == kOnnxFloat4E2M1;
   const bool is_signed = type == kOnnxInt4 || type == kOnnxInt2;
   const int per_byte = 8 / bits;
-  Tensor out(floating    ? DType::kFloat32
-             : is_signed ? DType::kInt8
-                         : DType::kUInt8,
-             shape);
+  Tensor out(floating ? DType::kFloat32 : is_signed ? DType::kInt8 : DType::kUInt8, shape);
   for (int64_t i = 0; i < out.size(); ++i) {
     const auto at = static_cast<size_t>(i);
     const uint8_t byte = bytes[at / static_cast<size_t>(per_byte)];
@@ -253,18 +249,19 @@ void parse_model_file(const std::string& path, onnx::ModelProto* model) {
     ok = parse(&in, model);
   }
   if (!ok) {
-    throw Error(ErrorCode::kFile,
-                path + ": not an ONNX model, or damaged (" + std::to_string(info.st_size) +
-                    " bytes): export or copy the file again");
+    throw Error(ErrorCode::kFile, path + ": not an ONNX model, or damaged (" +
+                                      std::to_string(info.st_size) +
+                                      " bytes): export or copy the file again");
   }
 }
 
 void parse_model_bytes(std::span<const char> bytes, onnx::ModelProto* model) {
   const bool fits = bytes.size() <= static_cast<size_t>(std::numeric_limits<int>::max());
-  google::protobuf::io::ArrayInputStream in(bytes.data(), fits ? static_cast<int>(bytes.size()) : 0);
+  google::protobuf::io::ArrayInputStream in(bytes.data(),
+                                            fits ? static_cast<int>(bytes.size()) : 0);
   if (!fits || !parse(&in, model)) {
-    throw Error(ErrorCode::kFile, "not an ONNX model, or damaged (" +
-                                      std::to_string(bytes.size()) + " bytes)");
+    throw Error(ErrorCode::kFile,
+                "not an ONNX model, or damaged (" + std::to_string(bytes.size()) + " bytes)");
   }
 }
 
@@ -276,7 +273,8 @@ void for_each_slot(onnx::ModelProto& model, const std::function<void(const Slot&
   }
 }
 
-void for_each_node(onnx::ModelProto& model, const std::function<void(onnx::NodeProto*, bool in_function)>& visit) {
+void for_each_node(onnx::ModelProto& model,
+                   const std::function<void(onnx::NodeProto*, bool in_function)>& visit) {
   for (onnx::NodeProto& n : *model.mutable_graph()->mutable_node()) {
     visit_nodes(&n, false, visit);
   }
@@ -404,17 +402,16 @@ void TensorReader::read_external(const onnx::TensorProto& t, char* out, uint64_t
   }
   ExternalFile& file = open(location);
   if (has_length && length != bytes) {
-    invalid("external data: the shape needs " + std::to_string(bytes) +
-            " bytes, 'length' says " + std::to_string(length));
+    invalid("external data: the shape needs " + std::to_string(bytes) + " bytes, 'length' says " +
+            std::to_string(length));
   }
   if (offset > file.size || bytes > file.size - offset) {
-    invalid("external data: " + std::to_string(bytes) + " bytes at " +
-            std::to_string(offset) + " of '" + location + "', which has " +
-            std::to_string(file.size));
+    invalid("external data: " + std::to_string(bytes) + " bytes at " + std::to_string(offset) +
+            " of '" + location + "', which has " + std::to_string(file.size));
   }
   if (out == nullptr || bytes == 0) return;
-  // Each byte belongs to one tensor, or to a few tied ones: a small model cannot ask for more memory
-  // than the files it came with.
+  // Each byte belongs to one tensor, or to a few tied ones: a small model cannot ask for more
+  // memory than the files it came with.
   file.read += bytes;
   if (file.read / 8 > file.size) {
     invalid("external data: tensors overlap in '" + location + "'");

@@ -1,5 +1,5 @@
-// From bytes to protobuf, and from protobuf tensors to Tensors, with every size checked before it is
-// used. Private to the frontend.
+// From bytes to protobuf, and from protobuf tensors to Tensors, with every size checked before it
+// is used. Private to the frontend.
 #ifndef TRAINRT_FRONTEND_DECODE_H_
 #define TRAINRT_FRONTEND_DECODE_H_
 
@@ -32,7 +32,8 @@ struct Slot {
 /// Visits every slot and every node (subgraphs and function bodies included) in a fixed order, so
 /// that the n-th of a copy stands for the n-th of the original.
 void for_each_slot(onnx::ModelProto& model, const std::function<void(const Slot&)>& visit);
-void for_each_node(onnx::ModelProto& model, const std::function<void(onnx::NodeProto*, bool in_function)>& visit);
+void for_each_node(onnx::ModelProto& model,
+                   const std::function<void(onnx::NodeProto*, bool in_function)>& visit);
 
 /// The contents of a slot.
 struct Stored {

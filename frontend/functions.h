@@ -14,8 +14,8 @@
 
 namespace trainrt {
 
-inline constexpr int kMaxGraphDepth = 64;     // subgraphs in subgraphs
-inline constexpr int kMaxCallDepth = 64;      // functions calling functions
+inline constexpr int kMaxGraphDepth = 64;        // subgraphs in subgraphs
+inline constexpr int kMaxCallDepth = 64;         // functions calling functions
 inline constexpr int64_t kMaxNodes = 1'000'000;  // after inlining
 
 /// "" for both spellings of the default domain.
@@ -38,7 +38,7 @@ struct Scope {
 struct CallSite;
 struct BoundAttribute {
   const onnx::AttributeProto* proto = nullptr;
-  const Scope* scope = nullptr;   // of the caller, for graph attributes
+  const Scope* scope = nullptr;  // of the caller, for graph attributes
   const CallSite* site = nullptr;
 };
 struct CallSite {

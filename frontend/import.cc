@@ -284,8 +284,9 @@ class Importer {
       if (node.output(i).empty()) continue;
       int32_t value = body.find(function.output(i));
       if (value < 0) {
-        report(node, site, "output \"" + function.output(i) + "\" of the function " +
-                               function.name() + " is never computed");
+        report(node, site,
+               "output \"" + function.output(i) + "\" of the function " + function.name() +
+                   " is never computed");
         value = new_value(node.output(i));
       }
       define(scope, node.output(i), value, &node, site);
@@ -365,8 +366,9 @@ class Importer {
       attr.proto = bound.proto;
       if (bound.proto->has_g()) {
         if (depth >= kMaxGraphDepth) {
-          report(node, site, "subgraphs are nested more than " + std::to_string(kMaxGraphDepth) +
-                                 " levels deep");
+          report(
+              node, site,
+              "subgraphs are nested more than " + std::to_string(kMaxGraphDepth) + " levels deep");
           throw Stop{};
         }
         attr.graph = std::make_unique<ImportedGraph>();

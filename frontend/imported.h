@@ -71,7 +71,7 @@ struct ImportedWeight {
 };
 
 struct ImportedModel {
-  onnx::ModelProto proto;  // without the bytes that were moved to weights
+  onnx::ModelProto proto;                          // without the bytes that were moved to weights
   std::unordered_map<const void*, int32_t> slots;  // Slot::key() to index
   std::vector<Stored> stored;                      // by slot index
   std::map<std::string, int64_t> opsets;
@@ -79,9 +79,9 @@ struct ImportedModel {
   ImportedGraph graph;
   std::vector<ImportedValue> values;
   std::vector<ImportedWeight> weights;
-  std::vector<Port> inputs, outputs;       // ports of graph.inputs and graph.outputs
-  std::vector<std::string> odd_inputs;     // by input; why it is no tensor trainrt knows, or empty
-  std::vector<bool> float_outputs;         // by output; true also when the type is not declared
+  std::vector<Port> inputs, outputs;    // ports of graph.inputs and graph.outputs
+  std::vector<std::string> odd_inputs;  // by input; why it is no tensor trainrt knows, or empty
+  std::vector<bool> float_outputs;      // by output; true also when the type is not declared
   std::map<std::string, int64_t> op_counts;
   std::vector<std::string> warnings;
 };

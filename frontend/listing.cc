@@ -45,8 +45,8 @@ class Listing {
 
  private:
   void port(const char* kind, const Port& p) {
-    out_ << kind << " " << p.name << ":" << dtype_name(p.dtype)
-         << (p.has_shape ? to_string(p) : "") << "\n";
+    out_ << kind << " " << p.name << ":" << dtype_name(p.dtype) << (p.has_shape ? to_string(p) : "")
+         << "\n";
   }
 
   std::string name(int32_t value) const {
@@ -71,12 +71,24 @@ class Listing {
     const onnx::AttributeProto& p = *a.proto;
     out_ << " " << a.name << "=";
     switch (p.type()) {
-      case onnx::AttributeProto::FLOAT: out_ << p.f(); break;
-      case onnx::AttributeProto::INT: out_ << p.i(); break;
-      case onnx::AttributeProto::STRING: out_ << '"' << shortened(p.s()) << '"'; break;
-      case onnx::AttributeProto::FLOATS: write_list(out_, p.floats()); break;
-      case onnx::AttributeProto::INTS: write_list(out_, p.ints()); break;
-      case onnx::AttributeProto::STRINGS: write_list(out_, p.strings()); break;
+      case onnx::AttributeProto::FLOAT:
+        out_ << p.f();
+        break;
+      case onnx::AttributeProto::INT:
+        out_ << p.i();
+        break;
+      case onnx::AttributeProto::STRING:
+        out_ << '"' << shortened(p.s()) << '"';
+        break;
+      case onnx::AttributeProto::FLOATS:
+        write_list(out_, p.floats());
+        break;
+      case onnx::AttributeProto::INTS:
+        write_list(out_, p.ints());
+        break;
+      case onnx::AttributeProto::STRINGS:
+        write_list(out_, p.strings());
+        break;
       case onnx::AttributeProto::TENSOR: {
         const auto slot = m_.slots.find(&p.t());
         const Stored* s =
@@ -85,7 +97,8 @@ class Listing {
         out_ << (known ? to_string(TensorType{s->value.dtype(), s->value.shape()}) : "tensor");
         break;
       }
-      default: out_ << "…";
+      default:
+        out_ << "…";
     }
   }
 

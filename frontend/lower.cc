@@ -32,10 +32,11 @@ const Rows* rows_of(std::string_view domain, std::string_view op) {
 }  // namespace
 
 std::vector<std::span<const LoweringRow>> lowering_lists() {
-  return {elementwise_lowerings(), shape_lowerings(),     indexing_lowerings(),
-          reduction_lowerings(),   linear_lowerings(),    conv_lowerings(),
-          norm_lowerings(),        random_lowerings(),    recurrent_lowerings(),
-          attention_lowerings(),   control_flow_lowerings(), contrib_lowerings()};
+  return {elementwise_lowerings(), shape_lowerings(),        indexing_lowerings(),
+          reduction_lowerings(),   linear_lowerings(),       conv_lowerings(),
+          norm_lowerings(),        random_lowerings(),       recurrent_lowerings(),
+          attention_lowerings(),   control_flow_lowerings(), sequence_lowerings(),
+          contrib_lowerings()};
 }
 
 const LoweringRow* find_lowering(std::string_view domain, std::string_view op, int64_t opset) {

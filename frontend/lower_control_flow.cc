@@ -1,4 +1,5 @@
-// Control flow: branches with a known condition are inlined, loops with a known trip count unrolled.
+// Control flow: branches with a known condition are inlined, loops with a known trip count
+// unrolled.
 #include <algorithm>
 
 #include "frontend/lower.h"
@@ -72,8 +73,8 @@ void lower_loop(LowerContext& c) {
       c.refuse("dynamic", "the loop runs more than " + std::to_string(kMaxIterations) + " times");
     }
     const std::vector<Var> out = iterate(i);
-    condition = as_bool(c, c.constant_of(out[0], "the condition of the next iteration"),
-                        "the condition");
+    condition =
+        as_bool(c, c.constant_of(out[0], "the condition of the next iteration"), "the condition");
     std::copy_n(out.begin() + 1, carried, state.begin());
     for (size_t k = 0; k < scans; ++k) stacked[k].push_back(out[1 + carried + k]);
   }
@@ -123,8 +124,8 @@ void lower_scan(LowerContext& c) {
     const Var x = c.need(carried + k);
     const int64_t axis = c.axis(entry(c, "scan_input_axes", k, scan_count), x.rank());
     if (steps >= 0 && x.dim(axis) != steps) {
-      c.invalid("scan inputs of " + std::to_string(steps) + " and " +
-                std::to_string(x.dim(axis)) + " steps");
+      c.invalid("scan inputs of " + std::to_string(steps) + " and " + std::to_string(x.dim(axis)) +
+                " steps");
     }
     steps = x.dim(axis);
     if (steps > kMaxIterations) {

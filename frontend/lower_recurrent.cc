@@ -17,7 +17,8 @@ using Activation = std::function<Var(Var)>;
 class ActivationList {
  public:
   explicit ActivationList(LowerContext& c)
-      : c_(c), alphas_(c.attr_floats("activation_alpha", {})),
+      : c_(c),
+        alphas_(c.attr_floats("activation_alpha", {})),
         betas_(c.attr_floats("activation_beta", {})) {}
 
   Activation next(std::string name) {
@@ -149,8 +150,9 @@ class Recurrent {
   /// Bounds the input of a gate's activation, if the node says so.
   Var clipped(Var v) const { return clip_ > 0 ? clip(v, -clip_, clip_) : v; }
   std::vector<Var> gates(Var all, int64_t n) const {
-    return n == 1 ? std::vector<Var>{all}
-                  : split(all, all.rank() - 1, std::vector<int64_t>(static_cast<size_t>(n), hidden_));
+    return n == 1
+               ? std::vector<Var>{all}
+               : split(all, all.rank() - 1, std::vector<int64_t>(static_cast<size_t>(n), hidden_));
   }
 
  private:
@@ -246,8 +248,9 @@ class Recurrent {
     return reshape(count_ == 1 ? h : slice(h, axis, d, 1), {batch_, hidden_});
   }
 
-  /// Outputs of all steps, [steps, 1, batch, hidden]; `state` becomes the final one. Going backwards
-  /// over padded sequences, the state stays the initial one until a sequence's last element.
+  /// Outputs of all steps, [steps, 1, batch, hidden]; `state` becomes the final one. Going
+  /// backwards over padded sequences, the state stays the initial one until a sequence's last
+  /// element.
   Var run_direction(const Direction& d, const Step& step, bool merge_bias,
                     std::vector<Var>& state) const {
     if (steps_ == 0) return c_.b.fill(x_.dtype(), 0, {0, 1, batch_, hidden_});
@@ -261,8 +264,8 @@ class Recurrent {
     std::vector<Var> outputs(static_cast<size_t>(steps_));
     for (int64_t i = 0; i < steps_; ++i) {
       const int64_t t = d.reverse ? steps_ - 1 - i : i;
-      std::vector<Var> next = step(d, reshape(inputs[static_cast<size_t>(t)], {batch_, width}),
-                                   state);
+      std::vector<Var> next =
+          step(d, reshape(inputs[static_cast<size_t>(t)], {batch_, width}), state);
       Var y = next[0];
       if (lengths_) {
         const Var valid = greater(lengths_, static_cast<double>(t));
@@ -285,7 +288,8 @@ class Recurrent {
   std::vector<Direction> directions_;
 };
 
-// i = f(x Wi' + h Ri' + Pi c), f likewise (or 1 - i), C = f c + i g(…), o = f(… + Po C), H = o h(C).
+// i = f(x Wi' + h Ri' + Pi c), f likewise (or 1 - i), C = f c + i g(…), o = f(… + Po C), H = o
+// h(C).
 void lower_lstm(LowerContext& c) {
   Recurrent rnn(c, 4, 2, {"Sigmoid", "Tanh", "Tanh"});
   const bool coupled = c.attr_int("input_forget", 0) != 0;

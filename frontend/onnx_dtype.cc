@@ -15,20 +15,19 @@ constexpr std::pair<int64_t, DType> kTypes[] = {
     {kOnnxUint32, DType::kUInt32},    {kOnnxUint64, DType::kUInt64},
     {kOnnxBfloat16, DType::kBFloat16}};
 
-constexpr std::pair<int64_t, std::string_view> kOthers[] = {
-    {kOnnxString, "string"},
-    {kOnnxComplex64, "complex64"},
-    {kOnnxComplex128, "complex128"},
-    {kOnnxFloat8E4M3FN, "float8e4m3fn"},
-    {kOnnxFloat8E4M3FNUZ, "float8e4m3fnuz"},
-    {kOnnxFloat8E5M2, "float8e5m2"},
-    {kOnnxFloat8E5M2FNUZ, "float8e5m2fnuz"},
-    {kOnnxUint4, "uint4"},
-    {kOnnxInt4, "int4"},
-    {kOnnxFloat4E2M1, "float4e2m1"},
-    {kOnnxFloat8E8M0, "float8e8m0"},
-    {kOnnxUint2, "uint2"},
-    {kOnnxInt2, "int2"}};
+constexpr std::pair<int64_t, std::string_view> kOthers[] = {{kOnnxString, "string"},
+                                                            {kOnnxComplex64, "complex64"},
+                                                            {kOnnxComplex128, "complex128"},
+                                                            {kOnnxFloat8E4M3FN, "float8e4m3fn"},
+                                                            {kOnnxFloat8E4M3FNUZ, "float8e4m3fnuz"},
+                                                            {kOnnxFloat8E5M2, "float8e5m2"},
+                                                            {kOnnxFloat8E5M2FNUZ, "float8e5m2fnuz"},
+                                                            {kOnnxUint4, "uint4"},
+                                                            {kOnnxInt4, "int4"},
+                                                            {kOnnxFloat4E2M1, "float4e2m1"},
+                                                            {kOnnxFloat8E8M0, "float8e8m0"},
+                                                            {kOnnxUint2, "uint2"},
+                                                            {kOnnxInt2, "int2"}};
 
 }  // namespace
 

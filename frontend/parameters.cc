@@ -46,7 +46,8 @@ class Reach {
       if (n.domain.empty() && n.op == "If") {
         branches(n);
       } else if (n.domain.empty() && n.op == "Loop") {
-        // Outputs: carried, scans. Body: iteration, condition, carried -> condition, carried, scans.
+        // Outputs: carried, scans. Body: iteration, condition, carried -> condition, carried,
+        // scans.
         carried(n, 2, 2, 1, n.inputs.size() > 2 ? n.inputs.size() - 2 : 0);
       } else if (n.domain.empty() && n.op == "Scan") {
         const ImportedAttr* a = n.find("num_scan_inputs");
@@ -69,13 +70,27 @@ class Reach {
     const GradInputs which = n.row != nullptr ? n.row->differentiable : GradInputs::kAll;
     size_t begin = 0, end = n.inputs.size();
     switch (which) {
-      case GradInputs::kAll: break;
-      case GradInputs::kNone: end = 0; break;
-      case GradInputs::kFirst: end = std::min<size_t>(end, 1); break;
-      case GradInputs::kFirstTwo: end = std::min<size_t>(end, 2); break;
-      case GradInputs::kFirstThree: end = std::min<size_t>(end, 3); break;
-      case GradInputs::kSecond: begin = 1; end = std::min<size_t>(end, 2); break;
-      case GradInputs::kAllButFirst: begin = 1; break;
+      case GradInputs::kAll:
+        break;
+      case GradInputs::kNone:
+        end = 0;
+        break;
+      case GradInputs::kFirst:
+        end = std::min<size_t>(end, 1);
+        break;
+      case GradInputs::kFirstTwo:
+        end = std::min<size_t>(end, 2);
+        break;
+      case GradInputs::kFirstThree:
+        end = std::min<size_t>(end, 3);
+        break;
+      case GradInputs::kSecond:
+        begin = 1;
+        end = std::min<size_t>(end, 2);
+        break;
+      case GradInputs::kAllButFirst:
+        begin = 1;
+        break;
     }
     for (size_t i = begin; i < end; ++i) mark(n.inputs[i]);
   }
@@ -145,8 +160,8 @@ void find_buffers(ImportedModel& m, std::vector<bool>& shared) {
       }
       const int32_t w = m.values[static_cast<size_t>(source)].weight;
       if (w < 0 || !m.weights[static_cast<size_t>(w)].is_float) continue;
-      const std::string reason = std::string("running ") + (i == 3 ? "mean" : "variance") +
-                                 " of " + describe(*norm);
+      const std::string reason =
+          std::string("running ") + (i == 3 ? "mean" : "variance") + " of " + describe(*norm);
       ImportedNode* identity = source == value ? nullptr : identities[value];
       const auto place = identity != nullptr ? order.find(identity->proto) : order.end();
       if (place == order.end()) {

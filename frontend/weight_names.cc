@@ -134,10 +134,14 @@ class Namer {
       if (!r.node->domain.empty()) return {};
       Guess g = role(*r.node, r.input, m_.weights[weight].info.shape);
       if (g.name.empty()) return {};
-      const std::string beside = g.name == "weight" ? beside_bias(*r.node) : "";
       const std::string scope = scope_of(*r.node);
+      const std::string beside = g.name == "weight" ? beside_bias(*r.node, scope.empty()) : "";
       if (beside.empty() && scope.empty()) return {};
-      g.name = beside.empty() ? scope + "." + g.name : beside;
+      if (scope.empty()) {
+        g.name = beside;
+      } else {
+        g.name = scope + "." + (beside.empty() ? g.name : beside.substr(beside.rfind('.') + 1));
+      }
       if (found && !(*found == g)) return {};
       found = g;
     }
@@ -145,8 +149,9 @@ class Namer {
   }
 
   /// "fc.weight" when the product that `node` computes is only read by an Add of "fc.bias", and
-  /// "in_proj_weight" for "in_proj_bias".
-  std::string beside_bias(const ImportedNode& node) const {
+  /// "in_proj_weight" for "in_proj_bias". Equal biases of several layers may be stored once, under
+  /// the first one's name: `own` asks for a bias that nobody else reads.
+  std::string beside_bias(const ImportedNode& node, bool own) const {
     if (node.outputs.size() != 1) return "";
     const auto it = value_readers_.find(node.outputs[0]);
     if (it == value_readers_.end() || it->second.size() != 1) return "";
@@ -155,7 +160,7 @@ class Namer {
     for (int32_t v : add.inputs) {
       if (v < 0) continue;
       const int32_t w = m_.values[static_cast<size_t>(v)].weight;
-      if (w < 0) continue;
+      if (w < 0 || (own && readers_[static_cast<size_t>(w)].size() != 1)) continue;
       const std::string& bias = m_.weights[static_cast<size_t>(w)].info.name;
       if (bias.size() > 5 && (bias.ends_with(".bias") || bias.ends_with("_bias"))) {
         return bias.substr(0, bias.size() - 4) + "weight";

@@ -117,7 +117,6 @@ void choose(const uint8_t* pc, const float* pa, const float* pb, float* out, int
   }
 }
 
-float scalar_pow(float a, float b) { return std::pow(a, b); }
 float scalar_fmod(float a, float b) { return std::fmod(a, b); }
 /// Sign of the divisor.
 float scalar_mod(float a, float b) {
@@ -131,7 +130,6 @@ void scalar_loop(const float* a, const float* b, float* out, int64_t n, float, f
 }
 
 /// a^b = e^(b log a) in double precision; lanes where that formula fails go through the library.
-template <Operands M>
 HWY_INLINE VF pow_lanes(DF d, VF a, VF b) {
   const hn::Repartition<double, DF> dd;
   const hn::Half<DF> dh;
@@ -147,10 +145,16 @@ HWY_INLINE VF pow_lanes(DF d, VF a, VF b) {
   const MF safe =
       hn::And(hn::And(hn::Ge(a, tiny), hn::Le(a, huge)), hn::Le(hn::Abs(b), huge));
   if (HWY_LIKELY(hn::AllTrue(d, safe))) return y;
-  HWY_ALIGN float as[HWY_MAX_LANES_D(DF)], bs[HWY_MAX_LANES_D(DF)], ys[HWY_MAX_LANES_D(DF)];
+  // Lane by lane, so that a result does not depend on its neighbours.
+  HWY_ALIGN float as[HWY_MAX_LANES_D(DF)], bs[HWY_MAX_LANES_D(DF)], ys[HWY_MAX_LANES_D(DF)],
+      ok[HWY_MAX_LANES_D(DF)];
   hn::Store(a, d, as);
   hn::Store(b, d, bs);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) ys[i] = std::pow(as[i], bs[i]);
+  hn::Store(y, d, ys);
+  hn::Store(hn::IfThenElseZero(safe, hn::Set(d, 1.0f)), d, ok);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    if (ok[i] == 0.0f) ys[i] = std::pow(as[i], bs[i]);
+  }
   return hn::Load(d, ys);
 }
 
@@ -178,19 +182,18 @@ void pow_loop(const float* pa, const float* pb, float* out, int64_t count, float
       });
     }
   }
-  if (lanes < 4) return scalar_loop<scalar_pow, M>(pa, pb, out, count, 0, 0);
   VF a = hn::Set(d, *pa), b = hn::Set(d, *pb);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     if constexpr (moves_a(M)) a = hn::LoadU(d, pa + i);
     if constexpr (moves_b(M)) b = hn::LoadU(d, pb + i);
-    hn::StoreU(pow_lanes<M>(d, a, b), d, out + i);
+    hn::StoreU(pow_lanes(d, a, b), d, out + i);
   }
   if (i < n) {
     const VF one = hn::Set(d, 1.0f);
     if constexpr (moves_a(M)) a = hn::LoadNOr(one, d, pa + i, n - i);
     if constexpr (moves_b(M)) b = hn::LoadNOr(one, d, pb + i, n - i);
-    hn::StoreN(pow_lanes<M>(d, a, b), d, out + i, n - i);
+    hn::StoreN(pow_lanes(d, a, b), d, out + i, n - i);
   }
 }
 

@@ -40,11 +40,11 @@ HWY_INLINE void each(int64_t count, const F& f) {
 template <typename F>
 HWY_INLINE double block_sum(int64_t count, const F& f) {
   const DF d;
-  const size_t n = static_cast<size_t>(count), lanes = hn::Lanes(d);
+  const size_t n = static_cast<size_t>(count), lanes = hn::Lanes(d), block = 64 * lanes;
   double total = 0;
   size_t i = 0;
   while (i + lanes <= n) {
-    const size_t end = i + 1024 < n ? i + 1024 : n;
+    const size_t end = i + block < n ? i + block : n;
     VF s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
       s0 = hn::Add(s0, f(Full{}, i));

@@ -7,7 +7,7 @@
 
 namespace trainrt {
 
-/// Sums run in float32 over blocks of 1024 elements, whose sums are added in double. Functions on
+/// Sums run in float32 over blocks of 64 vectors, whose sums are added in double. Functions on
 /// columns read `rows` rows that lie `stride` apart and give one result per column; they add up 64
 /// rows at a time. An output row may be an input row.
 struct VectorOps {

@@ -4,7 +4,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "frontend/onnx_model.h"
 #include "runtime/cli/report.h"
+#include "runtime/glob.h"
+#include "runtime/session.h"
 #include "runtime/threads.h"
 #include "trainrt/error.h"
 
@@ -19,6 +22,23 @@ std::pair<std::string, std::string> name_and_value(const std::string& text, cons
                 std::string(option) + ": NAME=VALUE expected, found '" + text + "'");
   }
   return {text.substr(0, at), text.substr(at + 1)};
+}
+
+/// A pattern may also name weights that are constants anyway; one that names nothing is a typing
+/// error more often than not, which a note tells.
+void freeze_matching(const Module& module, const std::string& pattern) {
+  bool found = false;
+  for (Parameter parameter : module.parameters()) {
+    if (!glob_match(pattern, parameter.name()) && !glob_match(pattern, parameter.original_name())) {
+      continue;
+    }
+    parameter.requires_grad_(false);
+    found = true;
+  }
+  for (const WeightInfo& weight : module.session()->model().other_weights()) {
+    found = found || glob_match(pattern, weight.name) || glob_match(pattern, weight.original);
+  }
+  if (!found) note("--freeze '" + pattern + "' matches no weight of the model");
 }
 
 }  // namespace
@@ -60,9 +80,9 @@ void ModelArgs::add(CLI::App& app) {
       ->check(CLI::IsMember({"float32", "float64"}))
       ->capture_default_str();
   app.add_option("--bn", batch_norm,
-                 "BatchNormalization: batch statistics when training, as the graph says, or frozen")
-      ->check(CLI::IsMember({"train", "graph", "frozen"}))
-      ->capture_default_str();
+                 "BatchNormalization: batch statistics when training (train, the default), as the "
+                 "graph says, or frozen")
+      ->check(CLI::IsMember({"train", "graph", "frozen"}));
   app.add_flag("--no-dropout", no_dropout, "Dropout does nothing, when training too");
   seed_option = app.add_option("--seed", seed, "Of shuffling, dropout and made-up data")
                     ->capture_default_str();
@@ -105,7 +125,6 @@ ModuleOptions ModelArgs::options() const {
   out.dropout = !no_dropout;
   out.seed = seed;
   out.threads = threads;
-  out.freeze = freeze;
   out.train_only = train_only;
   return out;
 }
@@ -115,6 +134,7 @@ Module ModelArgs::load() const {
   set_threads(threads);
   Module module(path, module_options);
   for (const std::string& warning : module.warnings()) note(warning);
+  for (const std::string& pattern : freeze) freeze_matching(module, pattern);
   if (!weights.empty()) module.load(weights);
   return module;
 }

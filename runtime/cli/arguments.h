@@ -21,7 +21,8 @@ namespace trainrt::cli {
 /// The model and how it is computed.
 struct ModelArgs {
   std::string path;
-  std::string dtype = "float32", batch_norm = "train", backend = "auto";
+  std::string dtype = "float32", backend = "auto";
+  std::string batch_norm;  // empty: the command's default, train
   std::string precision = "f32", device = "cpu";
   bool no_dropout = false, json = false;
   uint64_t seed = 0;
@@ -33,7 +34,7 @@ struct ModelArgs {
 
   void add(CLI::App& app);
   ModuleOptions options() const;
-  /// Reads the file, then the weights; remarks of the import go to stderr.
+  /// Reads the file, then the weights, and freezes parameters; remarks go to stderr.
   Module load() const;
   /// The values of --set in the declared types of the inputs. Throws Error(kUsage).
   TensorMap fixed_inputs(const Module& module) const;

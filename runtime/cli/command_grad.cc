@@ -80,6 +80,11 @@ int print_check(const GradArgs& args, const std::vector<DirectionCheck>& checks)
 int grad(GradArgs args) {
   const bool dy = args.train.losses.size() == 1 && args.train.losses[0] == "dy";
   if (args.numeric) args.model.dtype = "float64";
+  if (dy) {
+    // The caller asks for the derivative of the file's own function.
+    if (args.model.batch_norm.empty()) args.model.batch_norm = "graph";
+    args.model.no_dropout = true;
+  }
   if (!args.data.batch.empty() && args.data.batch != "all") {
     throw Error(ErrorCode::kUsage, "grad takes every array whole; --batch does not apply");
   }
@@ -123,7 +128,8 @@ void add_grad(CLI::App& app, Command* run) {
   command->get_option("--data")->required();
   args->train.add_loss(*command);
   command->get_option("--loss")->description(
-      "A loss as in run, or dy: the gradient of sum(dy * output) for the arrays dy/OUTPUT");
+      "A loss as in run, or dy: the gradient of sum(dy * output) for the arrays dy/OUTPUT, "
+      "with --bn graph and without dropout");
   command->add_option("--out", args->out, "loss, output/NAME and grad/NAME")->type_name("E.npz");
   command->add_option("--mode", args->mode, "Mode of BatchNormalization and Dropout")
       ->check(CLI::IsMember({"train", "eval"}))

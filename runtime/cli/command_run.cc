@@ -272,8 +272,10 @@ void Run::step() {
   state_.step_sum = 0;
   state_.step_batches = 0;
   const double elapsed = seconds_since(rate_begin_);
-  if (rate_ == 0 || elapsed > 0.5) {
+  if (rate_ == 0 || elapsed > 0.05) {
     rate_ = static_cast<double>(rate_samples_) / std::max(elapsed, 1e-9);
+  }
+  if (elapsed > 1) {
     rate_samples_ = 0;
     rate_begin_ = Clock::now();
   }

@@ -32,10 +32,10 @@ TEST_CASE("a branch is chosen by the shape") {
 }
 
 TEST_CASE("a condition on float contents is dynamic") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float x) => (float y) { z = Constant<value = float {0}>() c = Greater(x, z)"
-      " [branch] y = If (c) <then_branch = t () => (float a) { a = Neg(x) },"
-      " else_branch = e () => (float b) { b = Abs(x) }> }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float x) => (float y) { z = Constant<value = float {0}>() c = Greater(x, z)"
+                 " [branch] y = If (c) <then_branch = t () => (float a) { a = Neg(x) },"
+                 " else_branch = e () => (float b) { b = Abs(x) }> }"));
   const Problem p = only_problem(m, {{"x", doubles({1}, {})}});
   CHECK(p.kind == "dynamic");
   CHECK(p.node == "branch");
@@ -43,21 +43,22 @@ TEST_CASE("a condition on float contents is dynamic") {
 }
 
 TEST_CASE("a branch that is not taken may hold what does not fit") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[2] y) { c = Constant<value = bool {1}>()"
-      " y = If (c) <then_branch = t () => (float[2] a) { a = Neg(x) },"
-      " else_branch = e () => (float[3] b) { s = Constant<value_ints: ints = [3]>()"
-      " b = Reshape(x, s) }> }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[2] x) => (float[2] y) { c = Constant<value = bool {1}>()"
+                 " y = If (c) <then_branch = t () => (float[2] a) { a = Neg(x) },"
+                 " else_branch = e () => (float[3] b) { s = Constant<value_ints: ints = [3]>()"
+                 " b = Reshape(x, s) }> }"));
   CHECK(values(run(m, {{"x", doubles({1, 2}, {2})}}).at("y")) == std::vector<double>{-1, -2});
 }
 
 TEST_CASE("a loop carries values, stacks outputs and counts") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[2] last, float[3,2] all, int64[3] count) <int64 n = {3}, float[2] w ="
-      " {2, 3}>"
-      "{ last, all, count = Loop (n, , x) <body = b (int64 i, bool k, float[2] p) =>"
-      " (bool k2, float[2] p2, float[2] s, int64 j) { k2 = Identity(k) p2 = Mul(p, w)"
-      " s = Add(p2, x) j = Identity(i) }> }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[2] x) => (float[2] last, float[3,2] all, int64[3] count) <int64 n = "
+                 "{3}, float[2] w ="
+                 " {2, 3}>"
+                 "{ last, all, count = Loop (n, , x) <body = b (int64 i, bool k, float[2] p) =>"
+                 " (bool k2, float[2] p2, float[2] s, int64 j) { k2 = Identity(k) p2 = Mul(p, w)"
+                 " s = Add(p2, x) j = Identity(i) }> }"));
   const Tensors out = run(m, {{"x", doubles({1, 1}, {2})}});
   CHECK(values(out.at("last")) == std::vector<double>{8, 27});
   CHECK(values(out.at("all")) == std::vector<double>{3, 4, 5, 10, 9, 28});
@@ -129,33 +130,36 @@ TEST_CASE("a problem inside a loop is reported once") {
 }
 
 TEST_CASE("a body with the wrong number of inputs is refused") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[2] y) <int64 n = {5}>"
-      "{ y = Loop (n, , x) <body = b (int64 i, bool k) => (bool k2, float[2] p2)"
-      " { k2 = Identity(k) p2 = Neg(x) }> }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[2] x) => (float[2] y) <int64 n = {5}>"
+                 "{ y = Loop (n, , x) <body = b (int64 i, bool k) => (bool k2, float[2] p2)"
+                 " { k2 = Identity(k) p2 = Neg(x) }> }"));
   CHECK_THAT(only_problem(m, {{"x", doubles({1, 2}, {2})}}).reason, ContainsSubstring("the body"));
 }
 
 std::string scan(const std::string& attributes, const std::string& output = "float[a,b] s") {
   return graph_text(
-      "g (float[1] h, float[2,3] x) => (float[1] hn, " + output + ") {"
-      " hn, s = Scan <num_scan_inputs: int = 1" + attributes + ", body = b (float[1] c, float[k] r)"
+      "g (float[1] h, float[2,3] x) => (float[1] hn, " + output +
+      ") {"
+      " hn, s = Scan <num_scan_inputs: int = 1" +
+      attributes +
+      ", body = b (float[1] c, float[k] r)"
       " => (float[1] c2, float[k] o) { t = ReduceSum<keepdims: int = 0>(r) c2 = Add(c, t)"
       " o = Mul(r, c2) }> (h, x) }");
 }
 
 TEST_CASE("scan over the first axis") {
-  const Tensors out = run(model_of(scan("")), {{"h", doubles({1}, {1})},
-                                               {"x", doubles({1, 2, 3, 4, 5, 6}, {2, 3})}});
+  const Tensors out = run(model_of(scan("")),
+                          {{"h", doubles({1}, {1})}, {"x", doubles({1, 2, 3, 4, 5, 6}, {2, 3})}});
   CHECK(values(out.at("hn")) == std::vector<double>{22});
   CHECK(values(out.at("s")) == std::vector<double>{7, 14, 21, 88, 110, 132});
 }
 
 TEST_CASE("scan backwards over a negative axis, stacked along the last") {
-  const Tensors out = run(
-      model_of(scan(", scan_input_axes: ints = [-1], scan_input_directions: ints = [1],"
-                    " scan_output_axes: ints = [-1], scan_output_directions: ints = [1]")),
-      {{"h", doubles({0}, {1})}, {"x", doubles({1, 2, 3, 4, 5, 6}, {2, 3})}});
+  const Tensors out =
+      run(model_of(scan(", scan_input_axes: ints = [-1], scan_input_directions: ints = [1],"
+                        " scan_output_axes: ints = [-1], scan_output_directions: ints = [1]")),
+          {{"h", doubles({0}, {1})}, {"x", doubles({1, 2, 3, 4, 5, 6}, {2, 3})}});
   // Columns from the last: [3,6] -> 9, [2,5] -> 16, [1,4] -> 21; outputs are put in front.
   CHECK(values(out.at("hn")) == std::vector<double>{21});
   CHECK(out.at("s").shape() == Shape{2, 3});
@@ -163,19 +167,19 @@ TEST_CASE("scan backwards over a negative axis, stacked along the last") {
 }
 
 TEST_CASE("scan over sequences of different lengths is refused") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x, float[3] z) => (float[k] s) {"
-      " s = Scan <num_scan_inputs: int = 2, body = b (float p, float q) => (float o)"
-      " { o = Add(p, q) }> (x, z) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[2] x, float[3] z) => (float[k] s) {"
+                 " s = Scan <num_scan_inputs: int = 2, body = b (float p, float q) => (float o)"
+                 " { o = Add(p, q) }> (x, z) }"));
   CHECK_THAT(only_problem(m, {{"x", doubles({1, 2}, {2})}, {"z", doubles({1, 2, 3}, {3})}}).reason,
              ContainsSubstring("2 and 3 steps"));
 }
 
 TEST_CASE("scan without steps") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[n,2] x) => (float[n,2] s) {"
-      " s = Scan <num_scan_inputs: int = 1, body = b (float[2] p) => (float[2] o)"
-      " { o = Neg(p) }> (x) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[n,2] x) => (float[n,2] s) {"
+                 " s = Scan <num_scan_inputs: int = 1, body = b (float[2] p) => (float[2] o)"
+                 " { o = Neg(p) }> (x) }"));
   CHECK(run(m, {{"x", Tensor(DType::kFloat64, {0, 2})}}).at("s").shape() == Shape{0, 2});
 }
 
@@ -193,26 +197,27 @@ TEST_CASE("a tensor is split into a sequence and put together again") {
 }
 
 TEST_CASE("a sequence of slices without the axis is stacked") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2,3] x) => (float[3,2] y) { s = SplitToSequence<axis: int = 1, keepdims: int = 0>(x)"
-      " y = ConcatFromSequence<axis: int = 0, new_axis: int = 1>(s) }"));
+  const OnnxModel m =
+      model_of(graph_text("g (float[2,3] x) => (float[3,2] y) { s = SplitToSequence<axis: int = 1, "
+                          "keepdims: int = 0>(x)"
+                          " y = ConcatFromSequence<axis: int = 0, new_axis: int = 1>(s) }"));
   CHECK(values(run(m, {{"x", doubles({1, 2, 3, 4, 5, 6}, {2, 3})}}).at("y")) ==
         std::vector<double>{1, 4, 2, 5, 3, 6});
 }
 
 TEST_CASE("a sequence is no operand of an ordinary operator, and no output") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[2] y) { s = SequenceConstruct(x, x) y = Neg(s) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[2] x) => (float[2] y) { s = SequenceConstruct(x, x) y = Neg(s) }"));
   CHECK_THAT(only_problem(m, {{"x", doubles({1, 2}, {2})}}).reason, ContainsSubstring("sequence"));
-  const OnnxModel n = model_of(
-      graph_text("g (float[2] x) => (seq(float[2]) s) { s = SequenceConstruct(x, x) }"));
+  const OnnxModel n =
+      model_of(graph_text("g (float[2] x) => (seq(float[2]) s) { s = SequenceConstruct(x, x) }"));
   CHECK_THAT(only_problem(n, {{"x", doubles({1, 2}, {2})}}).reason, ContainsSubstring("output s"));
 }
 
 TEST_CASE("a position outside a sequence is refused") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[2] y) <int64 at = {2}> { s = SequenceConstruct(x, x)"
-      " y = SequenceAt(s, at) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[2] x) => (float[2] y) <int64 at = {2}> { s = SequenceConstruct(x, x)"
+                 " y = SequenceAt(s, at) }"));
   CHECK_THAT(only_problem(m, {{"x", doubles({1, 2}, {2})}}).reason,
              ContainsSubstring("outside a sequence of 2"));
 }

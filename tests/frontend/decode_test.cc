@@ -111,8 +111,8 @@ TEST_CASE("8-bit floats are widened") {
     unsigned char bits;
     float value;
   };
-  const Case cases[] = {{17, 0x38, 1.0f},  {17, 0x7E, 448.0f},    {17, 0x01, 0x1p-9f},
-                        {18, 0x40, 1.0f},  {19, 0x3C, 1.0f},      {19, 0xFB, -57344.0f},
+  const Case cases[] = {{17, 0x38, 1.0f},     {17, 0x7E, 448.0f}, {17, 0x01, 0x1p-9f},
+                        {18, 0x40, 1.0f},     {19, 0x3C, 1.0f},   {19, 0xFB, -57344.0f},
                         {19, 0x7C, INFINITY}, {20, 0x40, 1.0f},   {24, 0x7F, 1.0f},
                         {24, 0x80, 2.0f}};
   for (const Case& c : cases) {
@@ -217,9 +217,8 @@ TEST_CASE("external data never leaves the model's folder") {
   REQUIRE(symlink("../secret", outer.path("model/link").c_str()) == 0);
   REQUIRE(symlink("..", outer.path("model/up").c_str()) == 0);
   const std::string folder = outer.path("model");
-  for (const std::string location :
-       {"../secret", "x/../../secret", "link", "up/secret", "../model2/secret", "..", ".", "",
-        "up/model/../secret"}) {
+  for (const std::string location : {"../secret", "x/../../secret", "link", "up/secret",
+                                     "../model2/secret", "..", ".", "", "up/model/../secret"}) {
     INFO(location);
     CHECK(external_error(external(location, "0", "8"), folder) != "");
   }

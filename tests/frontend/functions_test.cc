@@ -37,10 +37,10 @@ TEST_CASE("an attribute that the caller leaves out takes the operator's default"
 }
 
 TEST_CASE("functions call functions, and inner names do not clash with outer ones") {
-  const OnnxModel m = model_of(with_functions(
-      "g (float[2] x) => (float[2] y) { t = Neg(x) y = local.Outer(t) }",
-      function("Outer (x) => (y) { t = local.Inner(x) y = Neg(t) }") +
-          function("Inner (a) => (b) { t = Abs(a) b = Add(t, a) }")));
+  const OnnxModel m =
+      model_of(with_functions("g (float[2] x) => (float[2] y) { t = Neg(x) y = local.Outer(t) }",
+                              function("Outer (x) => (y) { t = local.Inner(x) y = Neg(t) }") +
+                                  function("Inner (a) => (b) { t = Abs(a) b = Add(t, a) }")));
   const Tensor y = run(m, {{"x", doubles({-3, 2}, {2})}}).at("y");
   CHECK(y.data<double>()[0] == -6.0);
   CHECK(y.data<double>()[1] == 0.0);
@@ -55,9 +55,8 @@ TEST_CASE("an attribute reaches the innermost function") {
 }
 
 TEST_CASE("an optional input of a function may be left out") {
-  const OnnxModel m = model_of(with_functions(
-      "g (float[1] x) => (float[1] y) { y = local.F(x) }",
-      function("F (a, low) => (b) { b = Clip(a, low) }")));
+  const OnnxModel m = model_of(with_functions("g (float[1] x) => (float[1] y) { y = local.F(x) }",
+                                              function("F (a, low) => (b) { b = Clip(a, low) }")));
   CHECK(run(m, {{"x", doubles({-4}, {1})}}).at("y").item() == -4.0);
 }
 
@@ -69,11 +68,11 @@ TEST_CASE("a function may hand an input through") {
 }
 
 TEST_CASE("a subgraph inside a function sees the function's names") {
-  const OnnxModel m = model_of(with_functions(
-      "g (float[1] x) => (float[1] y) { y = local.F(x) }",
-      function("F (v) => (w) { c = Constant<value = bool {1}>() n = Neg(v)"
-               " w = If (c) <then_branch = t () => (float[1] a) { a = Neg(n) },"
-               " else_branch = e () => (float[1] b) { b = Abs(n) }> }")));
+  const OnnxModel m = model_of(
+      with_functions("g (float[1] x) => (float[1] y) { y = local.F(x) }",
+                     function("F (v) => (w) { c = Constant<value = bool {1}>() n = Neg(v)"
+                              " w = If (c) <then_branch = t () => (float[1] a) { a = Neg(n) },"
+                              " else_branch = e () => (float[1] b) { b = Abs(n) }> }")));
   CHECK(run(m, {{"x", doubles({5}, {1})}}).at("y").item() == 5.0);
 }
 
@@ -88,18 +87,18 @@ TEST_CASE("a constant in a function is one weight, however often the function is
 }
 
 TEST_CASE("a problem inside a function names the call and the node") {
-  const OnnxModel m = model_of(with_functions(
-      "g (float[2] x) => (float[2] y) { [call] y = local.F(x) }",
-      function("F (v) => (w) { [odd] w = vendor.Odd(v) }")));
+  const OnnxModel m =
+      model_of(with_functions("g (float[2] x) => (float[2] y) { [call] y = local.F(x) }",
+                              function("F (v) => (w) { [odd] w = vendor.Odd(v) }")));
   CHECK(only_problem(m, {{"x", doubles({1, 1}, {2})}}).node == "call/odd");
 }
 
 TEST_CASE("a function that calls itself is refused") {
-  CHECK_THAT(load_error(model_bytes(with_functions(
-                 "g (float[2] x) => (float[2] y) { y = local.F(x) }",
-                 function("F (v) => (w) { t = local.G(v) w = Neg(t) }") +
-                     function("G (v) => (w) { w = local.F(v) }")))),
-             ContainsSubstring("calls itself"));
+  CHECK_THAT(
+      load_error(model_bytes(with_functions("g (float[2] x) => (float[2] y) { y = local.F(x) }",
+                                            function("F (v) => (w) { t = local.G(v) w = Neg(t) }") +
+                                                function("G (v) => (w) { w = local.F(v) }")))),
+      ContainsSubstring("calls itself"));
 }
 
 TEST_CASE("functions that double at each level are refused before they fill memory") {
@@ -110,8 +109,8 @@ TEST_CASE("functions that double at each level are refused before they fill memo
                           "(v) w = local." + next + "(t) }");
   }
   functions += function("F40 (v) => (w) { w = Neg(v) }");
-  CHECK_THAT(load_error(model_bytes(with_functions(
-                 "g (float[2] x) => (float[2] y) { y = local.F0(x) }", functions))),
+  CHECK_THAT(load_error(model_bytes(
+                 with_functions("g (float[2] x) => (float[2] y) { y = local.F0(x) }", functions))),
              ContainsSubstring("nodes after inlining"));
 }
 
@@ -122,23 +121,23 @@ TEST_CASE("functions nested too deeply are refused") {
                           std::to_string(i + 1) + "(v) }");
   }
   functions += function("F100 (v) => (w) { w = Neg(v) }");
-  CHECK_THAT(load_error(model_bytes(with_functions(
-                 "g (float[2] x) => (float[2] y) { y = local.F0(x) }", functions))),
+  CHECK_THAT(load_error(model_bytes(
+                 with_functions("g (float[2] x) => (float[2] y) { y = local.F0(x) }", functions))),
              ContainsSubstring("64 levels deep"));
 }
 
 TEST_CASE("too many inputs for a function are refused") {
-  CHECK_THAT(load_error(model_bytes(with_functions(
-                 "g (float[2] x) => (float[2] y) { [c] y = local.F(x, x) }",
-                 function("F (v) => (w) { w = Neg(v) }")))),
+  CHECK_THAT(load_error(model_bytes(
+                 with_functions("g (float[2] x) => (float[2] y) { [c] y = local.F(x, x) }",
+                                function("F (v) => (w) { w = Neg(v) }")))),
              ContainsSubstring("has 1 inputs"));
 }
 
 TEST_CASE("an output that the body never computes is refused") {
-  CHECK_THAT(load_error(model_bytes(with_functions(
-                 "g (float[2] x) => (float[2] y) { [c] y = local.F(x) }",
-                 function("F (v) => (w) { t = Neg(v) }")))),
-             ContainsSubstring("output \"w\" of the function F"));
+  CHECK_THAT(
+      load_error(model_bytes(with_functions("g (float[2] x) => (float[2] y) { [c] y = local.F(x) }",
+                                            function("F (v) => (w) { t = Neg(v) }")))),
+      ContainsSubstring("output \"w\" of the function F"));
 }
 
 }  // namespace

@@ -9,11 +9,13 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-std::string error_of(const std::string& graph) { return load_error(model_bytes(graph_text(graph))); }
+std::string error_of(const std::string& graph) {
+  return load_error(model_bytes(graph_text(graph)));
+}
 
 TEST_CASE("ports keep names, symbols and element types") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float16[n,3] x, int64[?] ids, bool flag) => (float[n,3] y) { y = Relu(x) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float16[n,3] x, int64[?] ids, bool flag) => (float[n,3] y) { y = Relu(x) }"));
   REQUIRE(m.inputs().size() == 3);
   CHECK(m.inputs()[0].name == "x");
   CHECK(m.inputs()[0].dtype == DType::kFloat16);
@@ -63,9 +65,10 @@ TEST_CASE("a cycle is reported") {
 }
 
 TEST_CASE("a subgraph sees outer names, the outer graph sees none of it") {
-  const std::string inner = "g (bool c, float[2] x) => (float[2] y) {"
-                            " y = If (c) <then_branch = t () => (float[2] a) { a = Neg(x) },"
-                            " else_branch = e () => (float[2] b) { b = Relu(x) }>";
+  const std::string inner =
+      "g (bool c, float[2] x) => (float[2] y) {"
+      " y = If (c) <then_branch = t () => (float[2] a) { a = Neg(x) },"
+      " else_branch = e () => (float[2] b) { b = Relu(x) }>";
   CHECK(error_of(inner + "}") == "");
   CHECK_THAT(error_of(inner + " q = Neg(a) }"), ContainsSubstring("input \"a\" is not defined"));
 }
@@ -85,16 +88,15 @@ TEST_CASE("an operator set is needed") {
 }
 
 TEST_CASE("a newer opset than the newest known is a warning") {
-  const OnnxModel m =
-      model_of(graph_text("g (float[2] x) => (float[2] y) { y = Relu(x) }", 99));
+  const OnnxModel m = model_of(graph_text("g (float[2] x) => (float[2] y) { y = Relu(x) }", 99));
   REQUIRE(m.warnings().size() == 1);
   CHECK_THAT(m.warnings()[0], ContainsSubstring("opset 99"));
   CHECK(run(m, {{"x", doubles({-1, 2}, {2})}}).at("y").data<double>()[1] == 2);
 }
 
 TEST_CASE("a domain without an imported version is taken as version 1, with a warning") {
-  const OnnxModel m = model_of(
-      graph_text("g (float[2] x) => (float[2] y) { y = Relu(x) z = vendor.Odd(x) }"));
+  const OnnxModel m =
+      model_of(graph_text("g (float[2] x) => (float[2] y) { y = Relu(x) z = vendor.Odd(x) }"));
   REQUIRE(m.warnings().size() == 1);
   CHECK_THAT(m.warnings()[0], ContainsSubstring("vendor"));
 }
@@ -131,9 +133,7 @@ TEST_CASE("a missing file says so") {
   }
 }
 
-TEST_CASE("a folder is no model") {
-  CHECK_THROWS_AS(OnnxModel::load("/tmp"), Error);
-}
+TEST_CASE("a folder is no model") { CHECK_THROWS_AS(OnnxModel::load("/tmp"), Error); }
 
 }  // namespace
 }  // namespace trainrt

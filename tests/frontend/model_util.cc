@@ -120,8 +120,12 @@ Tensors run(const OnnxModel& model, const Tensors& inputs, const Tensors& known,
   for (NodeId id : graph.inputs()) {
     const auto& input = std::get<InputAttrs>(graph.node(id).attrs);
     switch (input.role) {
-      case InputRole::kData: feed[input.name] = inputs.at(input.name).to(input.dtype); break;
-      case InputRole::kRng: feed[input.name] = Tensor(DType::kInt64, {2}); break;
+      case InputRole::kData:
+        feed[input.name] = inputs.at(input.name).to(input.dtype);
+        break;
+      case InputRole::kRng:
+        feed[input.name] = Tensor(DType::kInt64, {2});
+        break;
       default:
         if (weights != nullptr && weights->count(input.name) > 0) {
           feed[input.name] = weights->at(input.name);

@@ -56,8 +56,9 @@ TEST_CASE("a Constant node of several floats is a parameter, of one it is not") 
 }
 
 TEST_CASE("made-up names of constants are told from those of weights") {
-  const std::string head = "g (float[2] x) => (float[2] y) <float[2] `onnx::Mul_7` = {1, 2},"
-                           " float[1] `val_12` = {1}, float[1] slope = {1}>";
+  const std::string head =
+      "g (float[2] x) => (float[2] y) <float[2] `onnx::Mul_7` = {1, 2},"
+      " float[1] `val_12` = {1}, float[1] slope = {1}>";
   CHECK(parameters(head + "{ `/a/Constant_4_output_0` = Constant<value = float[2] {1, 2}>()"
                           " b = Mul(x, `onnx::Mul_7`) c = Mul(b, `val_12`)"
                           " d = Mul(c, `/a/Constant_4_output_0`) y = PRelu(d, slope) }") ==
@@ -77,12 +78,12 @@ TEST_CASE("weights without a differentiable path are none") {
 }
 
 TEST_CASE("running statistics are buffers, also behind Identity") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[n,2,3] x) => (float[n,2,3] y) <float[2] s = {1,1}, float[2] b = {0,0},"
-      " float[2] mean = {0,0}, float[2] var = {1,1}>"
-      "{ m2 = Identity(mean) s2 = Identity(s)"
-      " a = BatchNormalization(x, s, b, mean, var)"
-      " y = BatchNormalization(a, s2, b, m2, var) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[n,2,3] x) => (float[n,2,3] y) <float[2] s = {1,1}, float[2] b = {0,0},"
+                 " float[2] mean = {0,0}, float[2] var = {1,1}>"
+                 "{ m2 = Identity(mean) s2 = Identity(s)"
+                 " a = BatchNormalization(x, s, b, mean, var)"
+                 " y = BatchNormalization(a, s2, b, m2, var) }"));
   CHECK(names(m.parameters()) == Names{"s", "b"});
   CHECK(names(m.buffers()) == Names{"mean", "var", "m2"});
   CHECK_THAT(reason(m, "m2"), ContainsSubstring("running mean"));
@@ -97,22 +98,24 @@ TEST_CASE("bounds, pad values and scales are no parameters") {
 }
 
 TEST_CASE("paths lead through loops, scans and branches") {
-  CHECK(parameters(
-            "g (int64 n, bool c, float[2] x) => (float[2] y) <float[2] w = {1,2}, float[2] v0 = {1,2},"
-            " float[2] only_else = {1,2}>"
-            "{ r, s = Loop (n, , x, v0) <body = b (int64 i, bool k, float[2] p, float[2] q) =>"
-            " (bool k2, float[2] p2, float[2] q2) { k2 = Identity(k) p2 = Mul(p, q)"
-            " q2 = Mul(q, w) }>"
-            " y = If (c) <then_branch = t () => (float[2] t1) { t1 = Neg(r) },"
-            " else_branch = e () => (float[2] e1) { e1 = Add(r, only_else) }> }") ==
-        Names{"w", "v0", "only_else"});
+  CHECK(
+      parameters("g (int64 n, bool c, float[2] x) => (float[2] y) <float[2] w = {1,2}, float[2] v0 "
+                 "= {1,2},"
+                 " float[2] only_else = {1,2}>"
+                 "{ r, s = Loop (n, , x, v0) <body = b (int64 i, bool k, float[2] p, float[2] q) =>"
+                 " (bool k2, float[2] p2, float[2] q2) { k2 = Identity(k) p2 = Mul(p, q)"
+                 " q2 = Mul(q, w) }>"
+                 " y = If (c) <then_branch = t () => (float[2] t1) { t1 = Neg(r) },"
+                 " else_branch = e () => (float[2] e1) { e1 = Add(r, only_else) }> }") ==
+      Names{"w", "v0", "only_else"});
 }
 
 TEST_CASE("what a loop carries for nobody is no parameter") {
-  CHECK(parameters("g (int64 n, float[2] x) => (float[2] y) <float[2] w = {1,2}, float[2] u = {1,2}>"
-                   "{ y, s = Loop (n, , x, u) <body = b (int64 i, bool k, float[2] p, float[2] q) =>"
-                   " (bool k2, float[2] p2, float[2] q2) { k2 = Identity(k) p2 = Mul(p, w)"
-                   " q2 = Mul(q, q) }> }") == Names{"w"});
+  CHECK(
+      parameters("g (int64 n, float[2] x) => (float[2] y) <float[2] w = {1,2}, float[2] u = {1,2}>"
+                 "{ y, s = Loop (n, , x, u) <body = b (int64 i, bool k, float[2] p, float[2] q) =>"
+                 " (bool k2, float[2] p2, float[2] q2) { k2 = Identity(k) p2 = Mul(p, w)"
+                 " q2 = Mul(q, q) }> }") == Names{"w"});
 }
 
 TEST_CASE("names of subgraph weights that recur are numbered") {
@@ -153,9 +156,10 @@ WeightInfo named(const std::string& graph, const std::string& scopes) {
 }
 
 TEST_CASE("the dynamo exporter's scopes give a folded weight its name back") {
-  const WeightInfo w = named("g (float[n,2] x) => (float[n,3] y) <float[2,3] val_3 = {1,2,3,4,5,6}>"
-                             "{ y = MatMul(x, val_3) }",
-                             "['', 'blocks.0', 'blocks.0.attn', 'linear_1']");
+  const WeightInfo w = named(
+      "g (float[n,2] x) => (float[n,3] y) <float[2,3] val_3 = {1,2,3,4,5,6}>"
+      "{ y = MatMul(x, val_3) }",
+      "['', 'blocks.0', 'blocks.0.attn', 'linear_1']");
   CHECK(w.original == "blocks.0.attn.weight");
   CHECK(w.transposed);
   CHECK(w.module == "blocks.0.attn");
@@ -170,6 +174,15 @@ TEST_CASE("without scopes the bias beside it names a weight") {
   CHECK(w.transposed);
 }
 
+TEST_CASE("scopes and the bias beside it name a weight of a module with several") {
+  const WeightInfo w = named(
+      "g (float[n,2] x) => (float[n,3] y) <float[2,3] val_3 = {1,2,3,4,5,6},"
+      " float[3] `l0.attn.in_proj_bias` = {1,2,3}> { a = MatMul(x, val_3)"
+      " b = Add(a, `l0.attn.in_proj_bias`) y = Add(b, `l0.attn.in_proj_bias`) }",
+      "['', 'l1.attn', 'linear']");
+  CHECK(w.original == "l1.attn.in_proj_weight");
+}
+
 TEST_CASE("a weight of two modules keeps its made-up name") {
   CHECK(named("g (float[n,2] x) => (float[n,2] y) <float[2,2] val_3 = {1,2,3,4}>"
               "{ [a] a = MatMul(x, val_3) y = MatMul(val_3, a) }",
@@ -178,9 +191,9 @@ TEST_CASE("a weight of two modules keeps its made-up name") {
 }
 
 TEST_CASE("TorchScript scopes are joined, repeated containers counted once") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[n,2] x) => (float[n,2] y) <float[2,2] `onnx::MatMul_9` = {1,2,3,4}>"
-      "{ [/3/f/f.0/fc/MatMul] y = MatMul(x, `onnx::MatMul_9`) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[n,2] x) => (float[n,2] y) <float[2,2] `onnx::MatMul_9` = {1,2,3,4}>"
+                 "{ [/3/f/f.0/fc/MatMul] y = MatMul(x, `onnx::MatMul_9`) }"));
   REQUIRE(m.parameters().size() == 1);
   CHECK(m.parameters()[0].original == "3.f.0.fc.weight");
   CHECK(m.parameters()[0].module == "3.f.0.fc");

@@ -4,7 +4,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
+#include <memory>
 
+#include "frontend/import.h"
+#include "frontend/writer.h"
 #include "onnx/onnx_pb.h"
 #include "tests/frontend/model_util.h"
 
@@ -130,6 +133,35 @@ TEST_CASE("external data stays external, in a file named after the new model") {
   CHECK(OnnxModel::load(folder.path("in.onnx")).weight("w").data<float>()[1] == 2);
 }
 
+TEST_CASE("a model above the limit gets external data for its large tensors") {
+  TemporaryFolder folder;
+  onnx::ModelProto p;
+  REQUIRE(p.ParseFromString(model_bytes(kModel)));
+  for (const char* name : {"big", "bigger"}) {
+    onnx::TensorProto* t = p.mutable_graph()->add_initializer();
+    t->set_name(name);
+    t->set_data_type(onnx::TensorProto::FLOAT);
+    t->add_dims(50'001);
+    t->set_raw_data(std::string(4 * 50'001, name[3] == '\0' ? '\1' : '\2'));
+  }
+  auto model = std::make_unique<ImportedModel>();
+  const std::string bytes = p.SerializeAsString();
+  parse_model_bytes({bytes.data(), bytes.size()}, &model->proto);
+  model = import_model(std::move(model), "model", ".");
+  write_model(*model, folder.path("out.onnx"), {}, {.external_above = 10'000});
+  const onnx::ModelProto written = parsed(folder.path("out.onnx"));
+  CHECK(written.graph().initializer(0).data_location() == onnx::TensorProto::DEFAULT);
+  REQUIRE(written.graph().initializer(3).data_location() == onnx::TensorProto::EXTERNAL);
+  CHECK(written.graph().initializer(3).external_data(1).value() == "200704");
+  CHECK(written.ByteSizeLong() < 10'000);
+  const OnnxModel again = OnnxModel::load(folder.path("out.onnx"));
+  const Tensor big = again.weight("big"), bigger = again.weight("bigger");
+  CHECK(static_cast<const char*>(big.raw())[200'003] == 1);
+  CHECK(static_cast<const char*>(bigger.raw())[0] == 2);
+  again.save(folder.path("out.onnx"), {});
+  CHECK(OnnxModel::load(folder.path("out.onnx")).weight("w").data<float>()[0] == 1);
+}
+
 TEST_CASE("a symbolic link at the new data file's name is replaced, not followed") {
   TemporaryFolder folder;
   write_file(folder.path("victim"), "safe");
@@ -166,11 +198,11 @@ TEST_CASE("a folder that does not exist is an error that names the file") {
 TEST_CASE("statistics that shared an initializer part when they differ") {
   TemporaryFolder folder;
   const std::string path = folder.path("out.onnx");
-  const OnnxModel m = model_of(graph_text(
-      "g (float[n,2] x) => (float[n,2] y) <float[2] s = {1,1}, float[2] b = {0,0},"
-      " float[2] mean = {0,0}, float[2] var = {1,1}>"
-      "{ m2 = Identity(mean) a = BatchNormalization(x, s, b, mean, var)"
-      " y = BatchNormalization(a, s, b, m2, var) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[n,2] x) => (float[n,2] y) <float[2] s = {1,1}, float[2] b = {0,0},"
+                 " float[2] mean = {0,0}, float[2] var = {1,1}>"
+                 "{ m2 = Identity(mean) a = BatchNormalization(x, s, b, mean, var)"
+                 " y = BatchNormalization(a, s, b, m2, var) }"));
   m.save(path, {{"mean", doubles({1, 2}, {2})}, {"m2", doubles({3, 4}, {2})}});
   const OnnxModel again = OnnxModel::load(path);
   CHECK(again.buffers().size() == 3);

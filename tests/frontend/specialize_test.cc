@@ -70,10 +70,10 @@ TEST_CASE("floats of any width are taken, and computed in the working type") {
 }
 
 TEST_CASE("shape chains fold away") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[n,2,3] x) => (float[n,k] y) <int64[1] rest = {-1}, int64 zero = {0}>"
-      "{ s = Shape(x) z = Constant<value_ints: ints = [0]>() n0 = Gather(s, zero)"
-      " n1 = Unsqueeze(n0, z) t = Concat<axis: int = 0>(n1, rest) y = Reshape(x, t) }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[n,2,3] x) => (float[n,k] y) <int64[1] rest = {-1}, int64 zero = {0}>"
+                 "{ s = Shape(x) z = Constant<value_ints: ints = [0]>() n0 = Gather(s, zero)"
+                 " n1 = Unsqueeze(n0, z) t = Concat<axis: int = 0>(n1, rest) y = Reshape(x, t) }"));
   const Lowered lowered = lower(m, {{"x", Tensor(DType::kFloat64, {5, 2, 3})}});
   const Graph& g = lowered.result.graph;
   CHECK(g.type(g.find_output("y", OutputRole::kOutput)).shape == Shape{5, 6});
@@ -83,8 +83,8 @@ TEST_CASE("shape chains fold away") {
 }
 
 TEST_CASE("only what the outputs need is lowered") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[2] y) { y = Neg(x) dead = Reshape(x, x) }"));
+  const OnnxModel m =
+      model_of(graph_text("g (float[2] x) => (float[2] y) { y = Neg(x) dead = Reshape(x, x) }"));
   CHECK(lower(m, {{"x", doubles({1, 2}, {2})}}).problems.empty());
 }
 
@@ -135,9 +135,9 @@ TEST_CASE("an integer input that decides a shape is asked for by name") {
 }
 
 TEST_CASE("a shape that depends on float contents is refused as dynamic, naming the input") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[a,b] y) { [cast] s = Cast<to: int = 7>(x)"
-      " [re] y = Reshape(x, s) }"));
+  const OnnxModel m =
+      model_of(graph_text("g (float[2] x) => (float[a,b] y) { [cast] s = Cast<to: int = 7>(x)"
+                          " [re] y = Reshape(x, s) }"));
   const Problem p = only_problem(m, {{"x", doubles({1, 2}, {2})}});
   CHECK(p.kind == "dynamic");
   CHECK(p.node == "re");
@@ -186,8 +186,9 @@ TEST_CASE("running statistics are updated in train mode, and shared ones in turn
 }
 
 TEST_CASE("a string that a needed node reads is a problem, one that nobody needs is not") {
-  const std::string head = "g (float[1] x) => (float[1] y) { t = Constant<value_string: string ="
-                           " \"a\">() ";
+  const std::string head =
+      "g (float[1] x) => (float[1] y) { t = Constant<value_string: string ="
+      " \"a\">() ";
   CHECK(lower(model_of(graph_text(head + "y = Neg(x) }")), {{"x", doubles({2}, {1})}})
             .problems.empty());
   const Problem p =

@@ -148,6 +148,8 @@ void check_rows(const RowCase& c, Tolerance tolerance) {
     if (!takes(row, node.view())) continue;
     ++taken;
     INFO("row " << row.name);
+    const int threads = cpu_threads();
+    set_cpu_threads(3);
     const std::vector<Buffer> got = run(row, node);
     for (size_t i = 0; i < want.size(); ++i) {
       INFO("output " << i);
@@ -159,7 +161,6 @@ void check_rows(const RowCase& c, Tolerance tolerance) {
       const std::vector<Buffer> shared = run(row, node, static_cast<int>(i));
       for (size_t k = 0; k < want.size(); ++k) CHECK(shared[k] == got[k]);
     }
-    const int threads = cpu_threads();
     set_cpu_threads(1);
     const std::vector<Buffer> serial = run(row, node);
     set_cpu_threads(threads);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -30,18 +31,31 @@ const Tensor kX(DType::kFloat32, {5, 4});
 
 TEST_CASE("usage errors exit with 2", "[cli]") {
   const Workshop w;
-  const Arguments arguments = GENERATE_REF(
-      Arguments{}, Arguments{"fly"}, Arguments{"run"},
-      Arguments{"run", w.model, "--no-such-option"}, Arguments{"run", w.model, "--steps", "0"},
-      Arguments{"run", w.model, "--steps", "many"},
-      Arguments{"run", w.model, "--optimizer", "magic"},
-      Arguments{"run", w.model, "--loss", "magic"},
-      Arguments{"run", w.model, "--schedule", "magic"}, Arguments{"run", w.model, "--lr", "-1"},
-      Arguments{"run", w.model, "--shape", "z=1"}, Arguments{"run", w.model, "--shape", "x"},
-      Arguments{"run", w.model, "--set", "z=1"}, Arguments{"run", w.model, "--batch", "none"},
-      Arguments{"run", w.model, "--bn", "odd"}, Arguments{"run", w.model, "--epochs", "3"},
-      Arguments{"grad", w.model}, Arguments{"eval", w.model},
-      Arguments{"graph", w.model, "--stage", "odd"});
+  Arguments arguments = GENERATE(values<Arguments>({
+      {},
+      {"fly"},
+      {"run"},
+      {"grad", "MODEL"},
+      {"eval", "MODEL"},
+      {"graph", "MODEL", "--stage", "odd"},
+      {"run", "MODEL", "--no-such-option"},
+      {"run", "MODEL", "--steps", "0"},
+      {"run", "MODEL", "--steps", "many"},
+      {"run", "MODEL", "--optimizer", "magic"},
+      {"run", "MODEL", "--loss", "magic"},
+      {"run", "MODEL", "--schedule", "magic"},
+      {"run", "MODEL", "--lr", "-1"},
+      {"run", "MODEL", "--shape", "z=1"},
+      {"run", "MODEL", "--shape", "x"},
+      {"run", "MODEL", "--set", "z=1"},
+      {"run", "MODEL", "--batch", "none"},
+      {"run", "MODEL", "--bn", "odd"},
+      {"run", "MODEL", "--epochs", "3"},
+      {"run", "MODEL", "--metrics", "accuracy"},
+      {"run", "MODEL", "--int-range", "5..1"},
+      {"run", "MODEL", "--data", "table.txt"},
+  }));
+  std::replace(arguments.begin(), arguments.end(), std::string("MODEL"), w.model);
   const ProgramResult r = run_trainrt(arguments);
   INFO(r.err);
   CHECK(r.code == 2);
