@@ -17,9 +17,7 @@ struct BatchShape {
   double count() const { return static_cast<double>(batch * spatial); }
 };
 
-BatchShape batch_shape(const Shape& x) {
-  return {x[0], x[1], size_of(x, 2, x.size())};
-}
+BatchShape batch_shape(const Shape& x) { return {x[0], x[1], size_of(x, 2, x.size())}; }
 
 Support takes_norm(const NodeView& node) {
   Support s = all_float(node);
@@ -71,7 +69,8 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
         double sum = 0, square = 0;
         for (int64_t n = 0; n < s.batch; ++n) sum += v.sum(x + at(n), s.spatial);
         const float mean = static_cast<float>(sum / s.count());
-        for (int64_t n = 0; n < s.batch; ++n) square += v.square_deviation(x + at(n), mean, s.spatial);
+        for (int64_t n = 0; n < s.batch; ++n)
+          square += v.square_deviation(x + at(n), mean, s.spatial);
         const double variance = square / s.count();
         const float a = static_cast<float>(scale[c] / std::sqrt(variance + epsilon)), b = bias[c];
         for (int64_t n = 0; n < s.batch; ++n) {
@@ -99,8 +98,9 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
   };
   return make_kernel([=](const KernelArgs& args) {
     const VectorOps& v = vector_ops();
-    const float *dy = args.input<float>(0), *x = args.input<float>(1), *scale = args.input<float>(2),
-                *means = args.input<float>(3), *vars = args.input<float>(4);
+    const float *dy = args.input<float>(0), *x = args.input<float>(1),
+                *scale = args.input<float>(2), *means = args.input<float>(3),
+                *vars = args.input<float>(4);
     float *dx = args.output<float>(0), *dscales = args.output<float>(1),
           *dbiases = args.output<float>(2);
     if (s.spatial == 1) {

@@ -147,13 +147,28 @@ std::unique_ptr<Kernel> plan_where(const NodeView& node, Scratch&) {
   });
 }
 
-#define BINARY(NAME) {Op::k##NAME, "cpu.elementwise", takes_binary, plan_binary, true}
+#define BINARY(NAME) \
+  { Op::k##NAME, "cpu.elementwise", takes_binary, plan_binary, true }
 // Not in place: a broadcast float operand can have as many bytes as the bool result.
-#define COMPARE(NAME) {Op::k##NAME, "cpu.elementwise", takes_compare, plan_compare, false}
+#define COMPARE(NAME) \
+  { Op::k##NAME, "cpu.elementwise", takes_compare, plan_compare, false }
 constexpr KernelRow kRows[] = {
-    BINARY(Add), BINARY(Sub), BINARY(Mul), BINARY(Div), BINARY(Max), BINARY(Min), BINARY(Pow),
-    BINARY(Mod), BINARY(Fmod), BINARY(ReluGrad), BINARY(ClipGrad),
-    COMPARE(Equal), COMPARE(Less), COMPARE(LessEqual), COMPARE(Greater), COMPARE(GreaterEqual),
+    BINARY(Add),
+    BINARY(Sub),
+    BINARY(Mul),
+    BINARY(Div),
+    BINARY(Max),
+    BINARY(Min),
+    BINARY(Pow),
+    BINARY(Mod),
+    BINARY(Fmod),
+    BINARY(ReluGrad),
+    BINARY(ClipGrad),
+    COMPARE(Equal),
+    COMPARE(Less),
+    COMPARE(LessEqual),
+    COMPARE(Greater),
+    COMPARE(GreaterEqual),
     {Op::kAnd, "cpu.elementwise", takes_bool, plan_and, true},
     {Op::kOr, "cpu.elementwise", takes_bool, plan_or, true},
     {Op::kXor, "cpu.elementwise", takes_bool, plan_xor, true},

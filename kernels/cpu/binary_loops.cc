@@ -19,16 +19,16 @@ struct Bounds {
   VF lo, hi;
 };
 
-#define TRAINRT_BINARY(NAME, EXPR)                                           \
-  struct NAME {                                                              \
-    static HWY_INLINE VF apply([[maybe_unused]] DF d, VF a, VF b,            \
-                               [[maybe_unused]] const Bounds& c) {           \
-      return EXPR;                                                           \
-    }                                                                        \
+#define TRAINRT_BINARY(NAME, EXPR)                                 \
+  struct NAME {                                                    \
+    static HWY_INLINE VF apply([[maybe_unused]] DF d, VF a, VF b,  \
+                               [[maybe_unused]] const Bounds& c) { \
+      return EXPR;                                                 \
+    }                                                              \
   }
-#define TRAINRT_COMPARE(NAME, EXPR)                                          \
-  struct NAME {                                                              \
-    static HWY_INLINE MF apply(VF a, VF b) { return EXPR; }                  \
+#define TRAINRT_COMPARE(NAME, EXPR)                         \
+  struct NAME {                                             \
+    static HWY_INLINE MF apply(VF a, VF b) { return EXPR; } \
   }
 
 TRAINRT_BINARY(AddLoop, hn::Add(a, b));
@@ -142,8 +142,7 @@ HWY_INLINE VF pow_lanes(DF d, VF a, VF b) {
                            part(hn::LowerHalf(dh, a), hn::LowerHalf(dh, b)));
   const VF tiny = hn::Set(d, std::numeric_limits<float>::min());
   const VF huge = hn::Set(d, std::numeric_limits<float>::max());
-  const MF safe =
-      hn::And(hn::And(hn::Ge(a, tiny), hn::Le(a, huge)), hn::Le(hn::Abs(b), huge));
+  const MF safe = hn::And(hn::And(hn::Ge(a, tiny), hn::Le(a, huge)), hn::Le(hn::Abs(b), huge));
   if (HWY_LIKELY(hn::AllTrue(d, safe))) return y;
   // Lane by lane, so that a result does not depend on its neighbours.
   HWY_ALIGN float as[HWY_MAX_LANES_D(DF)], bs[HWY_MAX_LANES_D(DF)], ys[HWY_MAX_LANES_D(DF)],
@@ -200,30 +199,48 @@ void pow_loop(const float* pa, const float* pb, float* out, int64_t count, float
 template <Operands M>
 BinaryLoop find(Op op) {
   switch (op) {
-    case Op::kAdd: return loop<AddLoop, M>;
-    case Op::kSub: return loop<SubLoop, M>;
-    case Op::kMul: return loop<MulLoop, M>;
-    case Op::kDiv: return loop<DivLoop, M>;
-    case Op::kMax: return loop<MaxLoop, M>;
-    case Op::kMin: return loop<MinLoop, M>;
-    case Op::kReluGrad: return loop<ReluGradLoop, M>;
-    case Op::kClipGrad: return loop<ClipGradLoop, M>;
-    case Op::kPow: return pow_loop<M>;
-    case Op::kMod: return scalar_loop<scalar_mod, M>;
-    case Op::kFmod: return scalar_loop<scalar_fmod, M>;
-    default: return nullptr;
+    case Op::kAdd:
+      return loop<AddLoop, M>;
+    case Op::kSub:
+      return loop<SubLoop, M>;
+    case Op::kMul:
+      return loop<MulLoop, M>;
+    case Op::kDiv:
+      return loop<DivLoop, M>;
+    case Op::kMax:
+      return loop<MaxLoop, M>;
+    case Op::kMin:
+      return loop<MinLoop, M>;
+    case Op::kReluGrad:
+      return loop<ReluGradLoop, M>;
+    case Op::kClipGrad:
+      return loop<ClipGradLoop, M>;
+    case Op::kPow:
+      return pow_loop<M>;
+    case Op::kMod:
+      return scalar_loop<scalar_mod, M>;
+    case Op::kFmod:
+      return scalar_loop<scalar_fmod, M>;
+    default:
+      return nullptr;
   }
 }
 
 template <Operands M>
 CompareLoop find_comparison(Op op) {
   switch (op) {
-    case Op::kEqual: return compare<EqualLoop, M>;
-    case Op::kLess: return compare<LessLoop, M>;
-    case Op::kLessEqual: return compare<LessEqualLoop, M>;
-    case Op::kGreater: return compare<GreaterLoop, M>;
-    case Op::kGreaterEqual: return compare<GreaterEqualLoop, M>;
-    default: return nullptr;
+    case Op::kEqual:
+      return compare<EqualLoop, M>;
+    case Op::kLess:
+      return compare<LessLoop, M>;
+    case Op::kLessEqual:
+      return compare<LessEqualLoop, M>;
+    case Op::kGreater:
+      return compare<GreaterLoop, M>;
+    case Op::kGreaterEqual:
+      return compare<GreaterEqualLoop, M>;
+    default:
+      return nullptr;
   }
 }
 

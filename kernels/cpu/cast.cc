@@ -47,10 +47,14 @@ std::unique_ptr<Kernel> convert(int64_t n) {
 template <typename From>
 std::unique_ptr<Kernel> convert_from(DType to, int64_t n) {
   switch (to) {
-    case DType::kFloat32: return convert<From, float>(n);
-    case DType::kInt32: return convert<From, int32_t>(n);
-    case DType::kInt64: return convert<From, int64_t>(n);
-    default: return convert<From, bool>(n);
+    case DType::kFloat32:
+      return convert<From, float>(n);
+    case DType::kInt32:
+      return convert<From, int32_t>(n);
+    case DType::kInt64:
+      return convert<From, int64_t>(n);
+    default:
+      return convert<From, bool>(n);
   }
 }
 
@@ -58,10 +62,14 @@ std::unique_ptr<Kernel> plan_cast(const NodeView& node, Scratch&) {
   const DType to = node.outputs[0].dtype;
   const int64_t n = node.outputs[0].size();
   switch (node.inputs[0].dtype) {
-    case DType::kFloat32: return convert_from<float>(to, n);
-    case DType::kInt32: return convert_from<int32_t>(to, n);
-    case DType::kInt64: return convert_from<int64_t>(to, n);
-    default: return convert_from<bool>(to, n);
+    case DType::kFloat32:
+      return convert_from<float>(to, n);
+    case DType::kInt32:
+      return convert_from<int32_t>(to, n);
+    case DType::kInt64:
+      return convert_from<int64_t>(to, n);
+    default:
+      return convert_from<bool>(to, n);
   }
 }
 

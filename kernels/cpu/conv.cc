@@ -2,8 +2,8 @@
 // layout computes enough faster, reorders run inside the kernel, with buffers in its scratch.
 #include <optional>
 
-#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/loop.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/rows.h"
 
 namespace trainrt {
@@ -41,8 +41,10 @@ ConvShape shape_of(const NodeView& node) {
   s.bias = node.inputs.size() == 3;
   s.x.assign(x.begin(), x.end());
   s.y.assign(y.begin(), y.end());
-  if (s.group > 1) s.w = {s.group, w[0] / s.group};
-  else s.w = {w[0]};
+  if (s.group > 1)
+    s.w = {s.group, w[0] / s.group};
+  else
+    s.w = {w[0]};
   s.w.insert(s.w.end(), w.begin() + 1, w.end());
   s.pointwise = s.group == 1;
   s.strided = false;
@@ -98,8 +100,8 @@ std::optional<Plan> try_layout(const ConvShape& s, Layout layout, bool create) {
   };
   try {
     using Forward = dnnl::convolution_forward;
-    const Forward::primitive_desc forward(onednn_engine(), dnnl::prop_kind::forward_training, direct,
-                                          x, w, b, y, s.strides, s.dilations, s.pads_begin,
+    const Forward::primitive_desc forward(onednn_engine(), dnnl::prop_kind::forward_training,
+                                          direct, x, w, b, y, s.strides, s.dilations, s.pads_begin,
                                           s.pads_end, attr);
     if (s.pass == Pass::kForward) {
       fill(forward, std::type_identity<Forward>{}, forward.src_desc(), forward.weights_desc(),
@@ -164,10 +166,12 @@ Support takes_conv(const NodeView& node) {
     if (t.size() == 0) return Support::no("takes no empty operands");
   }
   if (node.outputs[0].size() == 0) return Support::no("takes no empty operands");
-  return choose(shape_of(node), false) ? s : Support::no("oneDNN has no fast kernel for this shape");
+  return choose(shape_of(node), false) ? s
+                                       : Support::no("oneDNN has no fast kernel for this shape");
 }
 
-/// An operand in the caller's layout and in the primitive's; a reorder between them when they differ.
+/// An operand in the caller's layout and in the primitive's; a reorder between them when they
+/// differ.
 class Bridge {
  public:
   Bridge() = default;
@@ -180,9 +184,9 @@ class Bridge {
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::reorder::primitive_desc pd(onednn_engine(), from, onednn_engine(), to, attr);
     work_ = book(scratch, pd.scratchpad_desc().get_size());
-    reorder_ = OneDnnPrimitive(dnnl::reorder(pd), {{DNNL_ARG_FROM, from},
-                                                   {DNNL_ARG_TO, to},
-                                                   {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+    reorder_ = OneDnnPrimitive(
+        dnnl::reorder(pd),
+        {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
   }
 
   /// Where the primitive finds an operand that the caller keeps at `address`.
@@ -246,8 +250,10 @@ class ConvKernel final : public Kernel {
     second_.enter(args, b);
     void *pa = first_.inside(args, a), *pb = second_.inside(args, b),
          *pc = out_.inside(args, args.out[0]), *work = scratch_at<char>(args, work_);
-    if (bias_) call_.execute({pa, pb, pc, work, const_cast<void*>(args.in[2])});
-    else call_.execute({pa, pb, pc, work});
+    if (bias_)
+      call_.execute({pa, pb, pc, work, const_cast<void*>(args.in[2])});
+    else
+      call_.execute({pa, pb, pc, work});
     out_.leave(args, args.out[0]);
   }
 

@@ -48,10 +48,14 @@ void copy_box(const StridedLoop<2>& loop, size_t size, void* to, const void* fro
     copy_strided(loop, static_cast<T*>(to), static_cast<const T*>(from));
   };
   switch (size) {
-    case 1: return typed(uint8_t{});
-    case 2: return typed(uint16_t{});
-    case 4: return typed(uint32_t{});
-    default: return typed(uint64_t{});
+    case 1:
+      return typed(uint8_t{});
+    case 2:
+      return typed(uint16_t{});
+    case 4:
+      return typed(uint32_t{});
+    default:
+      return typed(uint64_t{});
   }
 }
 
@@ -78,10 +82,14 @@ struct Pattern {
       });
     };
     switch (size) {
-      case 1: return typed(uint8_t{});
-      case 2: return typed(uint16_t{});
-      case 4: return typed(uint32_t{});
-      default: return typed(uint64_t{});
+      case 1:
+        return typed(uint8_t{});
+      case 2:
+        return typed(uint16_t{});
+      case 4:
+        return typed(uint32_t{});
+      default:
+        return typed(uint64_t{});
     }
   }
 };
@@ -182,9 +190,11 @@ std::unique_ptr<Kernel> plan_pad_grad(const NodeView& node, Scratch&) {
 
 std::unique_ptr<Kernel> plan_expand(const NodeView& node, Scratch&) {
   const Shape& out = node.outputs[0].shape;
-  const StridedLoop<2> loop(out, {dense_strides(out), broadcast_strides(node.inputs[0].shape, out)});
+  const StridedLoop<2> loop(out,
+                            {dense_strides(out), broadcast_strides(node.inputs[0].shape, out)});
   const size_t size = dtype_size(node.outputs[0].dtype);
-  return make_kernel([=](const KernelArgs& args) { copy_box(loop, size, args.out[0], args.in[0]); });
+  return make_kernel(
+      [=](const KernelArgs& args) { copy_box(loop, size, args.out[0], args.in[0]); });
 }
 
 /// Parts that lie side by side along an axis: of every outer index, part i covers `runs[i]` bytes.

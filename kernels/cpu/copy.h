@@ -21,16 +21,18 @@ inline void copy_run(char* to, const char* from, size_t bytes) {
 }
 
 inline void parallel_copy(void* to, const void* from, size_t bytes) {
-  parallel_ranges(static_cast<int64_t>(bytes), 4 * kParallelElements, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
-                static_cast<size_t>(end - begin));
-  });
+  parallel_ranges(
+      static_cast<int64_t>(bytes), 4 * kParallelElements, [&](int64_t begin, int64_t end) {
+        std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
+                    static_cast<size_t>(end - begin));
+      });
 }
 
 inline void parallel_zero(void* to, size_t bytes) {
-  parallel_ranges(static_cast<int64_t>(bytes), 4 * kParallelElements, [&](int64_t begin, int64_t end) {
-    std::memset(static_cast<char*>(to) + begin, 0, static_cast<size_t>(end - begin));
-  });
+  parallel_ranges(
+      static_cast<int64_t>(bytes), 4 * kParallelElements, [&](int64_t begin, int64_t end) {
+        std::memset(static_cast<char*>(to) + begin, 0, static_cast<size_t>(end - begin));
+      });
 }
 
 /// Copies elements of `size` bytes between two strided boxes: operand 0 is written, 1 is read.

@@ -24,7 +24,8 @@ struct GatherShape {
         wide(indices.dtype == DType::kInt64) {}
 
   int64_t read(const void* ids, int64_t i) const {
-    const int64_t id = wide ? static_cast<const int64_t*>(ids)[i] : static_cast<const int32_t*>(ids)[i];
+    const int64_t id =
+        wide ? static_cast<const int64_t*>(ids)[i] : static_cast<const int32_t*>(ids)[i];
     return id < 0 ? id + size : id;
   }
 
@@ -45,7 +46,8 @@ bool takes_indices(const TensorType& t) {
 }
 
 Support takes_gather(const NodeView& node) {
-  return takes_indices(node.inputs[1]) ? Support::yes() : Support::no("takes int32 and int64 indices");
+  return takes_indices(node.inputs[1]) ? Support::yes()
+                                       : Support::no("takes int32 and int64 indices");
 }
 
 std::unique_ptr<Kernel> plan_gather(const NodeView& node, Scratch&) {
@@ -87,8 +89,10 @@ std::unique_ptr<Kernel> plan_gather_grad(const NodeView& node, Scratch&) {
         for (int64_t k = 0; k < s.count; ++k) {
           float* row = dx + (o * s.size + s.read(args.in[1], k)) * s.inner + at;
           const float* from = dy + (o * s.count + k) * s.inner + at;
-          if (n == 1) *row += *from;
-          else v.add(row, from, row, n);
+          if (n == 1)
+            *row += *from;
+          else
+            v.add(row, from, row, n);
         }
         i += last - first;
       }

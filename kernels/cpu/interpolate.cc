@@ -20,8 +20,13 @@ Terms make_terms(const NodeView& node) {
   const Shape& shape = node.inputs[0].shape;
   const size_t axis = static_cast<size_t>(attr.axis), taps = static_cast<size_t>(attr.taps);
   const bool grad = node.op == Op::kInterpolateGrad;
-  Terms t{size_of(shape, 0, axis), size_of(shape, axis + 1, shape.size()), shape[axis],
-          node.outputs[0].shape[axis], {}, {}, {}};
+  Terms t{size_of(shape, 0, axis),
+          size_of(shape, axis + 1, shape.size()),
+          shape[axis],
+          node.outputs[0].shape[axis],
+          {},
+          {},
+          {}};
   std::vector<std::vector<size_t>> of(static_cast<size_t>(t.to));
   for (size_t k = 0; k < attr.weight.size(); ++k) {
     if (attr.weight[k] == 0) continue;

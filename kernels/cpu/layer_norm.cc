@@ -56,11 +56,13 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
   const NormShape s = norm_shape(node, 1);
   const bool scaled = node.inputs.size() > 4, sums = node.outputs.size() > 1;
   const int64_t parts = sums ? std::clamp<int64_t>(s.rows / 64, 1, 64) : 1;
-  const size_t partial = sums ? book(scratch, sizeof(float) * 2 * static_cast<size_t>(parts * s.size)) : 0;
+  const size_t partial =
+      sums ? book(scratch, sizeof(float) * 2 * static_cast<size_t>(parts * s.size)) : 0;
   return make_kernel([=](const KernelArgs& args) {
     const VectorOps& v = vector_ops();
-    const float *dy = args.input<float>(0), *x = args.input<float>(1), *means = args.input<float>(2),
-                *rsds = args.input<float>(3), *scale = scaled ? args.input<float>(4) : nullptr;
+    const float *dy = args.input<float>(0), *x = args.input<float>(1),
+                *means = args.input<float>(2), *rsds = args.input<float>(3),
+                *scale = scaled ? args.input<float>(4) : nullptr;
     float* dx = args.output<float>(0);
     float* sum = sums ? scratch_at<float>(args, partial) : nullptr;
     const auto rows = [&](int64_t begin, int64_t end, float* dscale, float* dbias) {

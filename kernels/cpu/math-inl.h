@@ -142,12 +142,8 @@ HWY_INLINE VF verf(DF d, VF x) {
 }
 
 /// a where a > b or a is NaN, else b.
-HWY_INLINE VF vmax(VF a, VF b) {
-  return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
-}
-HWY_INLINE VF vmin(VF a, VF b) {
-  return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
-}
+HWY_INLINE VF vmax(VF a, VF b) { return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b); }
+HWY_INLINE VF vmin(VF a, VF b) { return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b); }
 
 /// Loads `n` lanes, the others are 0.
 HWY_INLINE VF load_tail(DF d, const float* p, size_t n) { return hn::LoadN(d, p, n); }

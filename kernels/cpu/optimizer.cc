@@ -13,15 +13,15 @@ namespace trainrt {
 struct UpdateArgs {
   const float *w, *g, *slot0, *slot1;
   float *w_out, *slot0_out, *slot1_out;
-  float scale;            // of the gradient
-  float decay;            // added to the gradient: decay w
-  float shrink;           // w is multiplied by it first
-  float rate;             // lr; Adam: lr / (1 - beta1^t)
-  float keep0, add0;      // slot0 = keep0 slot0 + add0 g
-  float keep1, add1;      // slot1 = keep1 slot1 + add1 g^2
-  float root;             // Adam: 1 / sqrt(1 - beta2^t)
+  float scale;        // of the gradient
+  float decay;        // added to the gradient: decay w
+  float shrink;       // w is multiplied by it first
+  float rate;         // lr; Adam: lr / (1 - beta1^t)
+  float keep0, add0;  // slot0 = keep0 slot0 + add0 g
+  float keep1, add1;  // slot1 = keep1 slot1 + add1 g^2
+  float root;         // Adam: 1 / sqrt(1 - beta2^t)
   float epsilon;
-  float ahead;            // Nesterov: g + ahead slot0
+  float ahead;  // Nesterov: g + ahead slot0
 };
 
 }  // namespace trainrt
@@ -72,13 +72,15 @@ void update(const UpdateArgs& a, int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
-    step<K>(a, i, [d](const float* p) HWY_ATTR { return hn::LoadU(d, p); },
-            [d](VF v, float* p) HWY_ATTR { hn::StoreU(v, d, p); });
+    step<K>(
+        a, i, [d](const float* p) HWY_ATTR { return hn::LoadU(d, p); },
+        [d](VF v, float* p) HWY_ATTR { hn::StoreU(v, d, p); });
   }
   if (i < end) {
     const size_t n = static_cast<size_t>(end - i);
-    step<K>(a, i, [d, n](const float* p) HWY_ATTR { return hn::LoadN(d, p, n); },
-            [d, n](VF v, float* p) HWY_ATTR { hn::StoreN(v, d, p, n); });
+    step<K>(
+        a, i, [d, n](const float* p) HWY_ATTR { return hn::LoadN(d, p, n); },
+        [d, n](VF v, float* p) HWY_ATTR { hn::StoreN(v, d, p, n); });
   }
 }
 
@@ -86,11 +88,16 @@ void update(const UpdateArgs& a, int64_t begin, int64_t end) {
 
 void run_update(OptimizerKind kind, const UpdateArgs& a, int64_t begin, int64_t end) {
   switch (kind) {
-    case OptimizerKind::kSgd: return update<OptimizerKind::kSgd>(a, begin, end);
-    case OptimizerKind::kMomentum: return update<OptimizerKind::kMomentum>(a, begin, end);
-    case OptimizerKind::kNesterov: return update<OptimizerKind::kNesterov>(a, begin, end);
-    case OptimizerKind::kAdam: return update<OptimizerKind::kAdam>(a, begin, end);
-    case OptimizerKind::kAdamW: return update<OptimizerKind::kAdamW>(a, begin, end);
+    case OptimizerKind::kSgd:
+      return update<OptimizerKind::kSgd>(a, begin, end);
+    case OptimizerKind::kMomentum:
+      return update<OptimizerKind::kMomentum>(a, begin, end);
+    case OptimizerKind::kNesterov:
+      return update<OptimizerKind::kNesterov>(a, begin, end);
+    case OptimizerKind::kAdam:
+      return update<OptimizerKind::kAdam>(a, begin, end);
+    case OptimizerKind::kAdamW:
+      return update<OptimizerKind::kAdamW>(a, begin, end);
   }
 }
 

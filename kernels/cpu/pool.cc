@@ -45,10 +45,11 @@ struct Pool {
   int64_t planes;
   bool count_padding;
 
-  Pool(const PoolAttrs& attr, const Shape& x) : planes(x[0] * x[1]), count_padding(attr.count_include_pad) {
+  Pool(const PoolAttrs& attr, const Shape& x)
+      : planes(x[0] * x[1]), count_padding(attr.count_include_pad) {
     const size_t rank = attr.kernel.size();
     for (size_t d = 0; d < rank; ++d) {
-      axes[3 - rank + d] = {x[d + 2],           attr.output[d],     attr.kernel[d], attr.strides[d],
+      axes[3 - rank + d] = {x[d + 2],          attr.output[d],     attr.kernel[d],  attr.strides[d],
                             attr.dilations[d], attr.pads_begin[d], attr.pads_end[d]};
     }
   }
@@ -111,14 +112,16 @@ Support takes_pool(const NodeView& node) {
   if (float_only(node.inputs).ok == false) return float_only(node.inputs);
   const auto& attr = node.attr<PoolAttrs>();
   if (attr.kernel.size() > 3) return Support::no("takes one to three spatial dims");
-  if (node.op == Op::kMaxPoolIndices && attr.column_major) return Support::no("takes row-major indices");
+  if (node.op == Op::kMaxPoolIndices && attr.column_major)
+    return Support::no("takes row-major indices");
   const Shape& x = node.op == Op::kAveragePoolGrad ? attr.shape
                    : node.op == Op::kMaxPoolGrad   ? node.inputs[1].shape
                                                    : node.inputs[0].shape;
   const Pool pool(attr, x);
   if (pool.in() == 0 || pool.out() == 0) return Support::no("takes no empty operand");
-  return pool.in() >= std::numeric_limits<int32_t>::max() / 2 ? Support::no("takes planes below 2^30 elements")
-                                                          : Support::yes();
+  return pool.in() >= std::numeric_limits<int32_t>::max() / 2
+             ? Support::no("takes planes below 2^30 elements")
+             : Support::yes();
 }
 
 std::unique_ptr<Kernel> plan_max(const NodeView& node, Scratch&) {

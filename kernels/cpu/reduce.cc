@@ -81,8 +81,10 @@ class RowReduce final : public Kernel {
     dims.pop_back();
     kept_ = outer_loop(dims, false);
     reduced_ = outer_loop(dims, true);
-    if (kept_.total() < 16) chunk_ = std::min<int64_t>(width_, 32768);
-    else chunk_ = width_;
+    if (kept_.total() < 16)
+      chunk_ = std::min<int64_t>(width_, 32768);
+    else
+      chunk_ = width_;
     chunks_ = (width_ + chunk_ - 1) / chunk_;
     per_output_ = reduced_.total() * chunks_;
     if (kept_.total() < 16 && per_output_ > 1) {
@@ -153,7 +155,8 @@ class ColumnReduce final : public Kernel {
     chunks_ = (rows_ + chunk_ - 1) / chunk_;
     parts_ = chunks_ * reduced_.total();
     if (parts_ > 1) {
-      partial_ = book(scratch, sizeof(float) * static_cast<size_t>(parts_ * kept_.total() * width_));
+      partial_ =
+          book(scratch, sizeof(float) * static_cast<size_t>(parts_ * kept_.total() * width_));
     }
   }
 
@@ -176,11 +179,11 @@ class ColumnReduce final : public Kernel {
                      }
                    });
     if (parts_ > 1) {
-      parallel_items((outputs + kPanel - 1) / kPanel, parts_ * kPanel,
-                     [&](int64_t begin, int64_t end) {
-                       const int64_t from = begin * kPanel, n = std::min(end * kPanel, outputs) - from;
-                       reducer_.columns(to + from, parts_, outputs, y + from, n);
-                     });
+      parallel_items(
+          (outputs + kPanel - 1) / kPanel, parts_ * kPanel, [&](int64_t begin, int64_t end) {
+            const int64_t from = begin * kPanel, n = std::min(end * kPanel, outputs) - from;
+            reducer_.columns(to + from, parts_, outputs, y + from, n);
+          });
     }
     if (factor_ != 1.0f) {
       parallel_ranges(outputs, kParallelElements, [&](int64_t begin, int64_t end) {

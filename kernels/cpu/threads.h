@@ -26,7 +26,7 @@ void parallel_ranges(int64_t n, int64_t grain, const F& f) {
     f(int64_t{0}, n);
     return;
   }
-#pragma omp parallel num_threads(static_cast<int>(parts))
+#pragma omp parallel num_threads(static_cast <int>(parts))
   {
     const int64_t t = omp_get_thread_num(), count = omp_get_num_threads();
     const int64_t begin = n / count * t + std::min(t, n % count);

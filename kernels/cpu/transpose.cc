@@ -1,11 +1,9 @@
 // Transpose: runs are copied where the last axis stays last, else two axes trade places in tiles.
 #include <algorithm>
 
+#include "hwy/highway.h"
 #include "kernels/cpu/copy.h"
 #include "kernels/cpu/rows.h"
-#include "kernels/cpu/simd.h"
-
-#include "hwy/highway.h"
 
 namespace trainrt {
 namespace {
@@ -100,14 +98,19 @@ std::unique_ptr<Kernel> plan_transpose(const NodeView& node, Scratch&) {
   size_t run = 0;
   while (run + 1 < loop.rank() && loop.stride(1, run) != 1) ++run;
   if (loop.total() == 0 || run + 1 == loop.rank()) {
-    return make_kernel([=](const KernelArgs& args) { copy_box(loop, size, args.out[0], args.in[0]); });
+    return make_kernel(
+        [=](const KernelArgs& args) { copy_box(loop, size, args.out[0], args.in[0]); });
   }
   return make_kernel([p = tile_plan(loop, run), size](const KernelArgs& args) {
     switch (size) {
-      case 1: return transpose<uint8_t>(p, args.in[0], args.out[0]);
-      case 2: return transpose<uint16_t>(p, args.in[0], args.out[0]);
-      case 4: return transpose<uint32_t>(p, args.in[0], args.out[0]);
-      default: return transpose<uint64_t>(p, args.in[0], args.out[0]);
+      case 1:
+        return transpose<uint8_t>(p, args.in[0], args.out[0]);
+      case 2:
+        return transpose<uint16_t>(p, args.in[0], args.out[0]);
+      case 4:
+        return transpose<uint32_t>(p, args.in[0], args.out[0]);
+      default:
+        return transpose<uint64_t>(p, args.in[0], args.out[0]);
     }
   });
 }

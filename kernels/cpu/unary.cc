@@ -55,13 +55,36 @@ std::unique_ptr<Kernel> plan_not(const NodeView& node, Scratch&) {
   });
 }
 
-#define UNARY(NAME) {Op::k##NAME, "cpu.elementwise", takes_unary, plan_unary, true}
+#define UNARY(NAME) \
+  { Op::k##NAME, "cpu.elementwise", takes_unary, plan_unary, true }
 constexpr KernelRow kRows[] = {
-    UNARY(Neg),   UNARY(Abs),   UNARY(Sign),    UNARY(Exp),      UNARY(Log),  UNARY(Sqrt),
-    UNARY(Sin),   UNARY(Cos),   UNARY(Tan),     UNARY(Asin),     UNARY(Acos), UNARY(Atan),
-    UNARY(Sinh),  UNARY(Cosh),  UNARY(Asinh),   UNARY(Acosh),    UNARY(Atanh), UNARY(Tanh),
-    UNARY(Sigmoid), UNARY(Softplus), UNARY(Erf), UNARY(Relu),    UNARY(Floor), UNARY(Ceil),
-    UNARY(Round), UNARY(Clip),  UNARY(Reciprocal),
+    UNARY(Neg),
+    UNARY(Abs),
+    UNARY(Sign),
+    UNARY(Exp),
+    UNARY(Log),
+    UNARY(Sqrt),
+    UNARY(Sin),
+    UNARY(Cos),
+    UNARY(Tan),
+    UNARY(Asin),
+    UNARY(Acos),
+    UNARY(Atan),
+    UNARY(Sinh),
+    UNARY(Cosh),
+    UNARY(Asinh),
+    UNARY(Acosh),
+    UNARY(Atanh),
+    UNARY(Tanh),
+    UNARY(Sigmoid),
+    UNARY(Softplus),
+    UNARY(Erf),
+    UNARY(Relu),
+    UNARY(Floor),
+    UNARY(Ceil),
+    UNARY(Round),
+    UNARY(Clip),
+    UNARY(Reciprocal),
     {Op::kIsNaN, "cpu.elementwise", takes_is_nan, plan_is_nan, false},
     {Op::kNot, "cpu.elementwise", takes_not, plan_not, true},
 };

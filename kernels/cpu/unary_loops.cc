@@ -17,12 +17,11 @@ struct Bounds {
 };
 
 // One struct per op; lanes beyond the end of a row hold 1.
-#define TRAINRT_UNARY(NAME, EXPR)                                            \
-  struct NAME {                                                              \
-    static HWY_INLINE VF apply([[maybe_unused]] DF d, VF x,                  \
-                               [[maybe_unused]] const Bounds& b) {           \
-      return EXPR;                                                           \
-    }                                                                        \
+#define TRAINRT_UNARY(NAME, EXPR)                                                               \
+  struct NAME {                                                                                 \
+    static HWY_INLINE VF apply([[maybe_unused]] DF d, VF x, [[maybe_unused]] const Bounds& b) { \
+      return EXPR;                                                                              \
+    }                                                                                           \
   }
 
 TRAINRT_UNARY(NegLoop, hn::Neg(x));
@@ -74,34 +73,62 @@ void loop(const float* in, float* out, int64_t count, float lo, float hi) {
 
 UnaryLoop find(Op op) {
   switch (op) {
-    case Op::kNeg: return loop<NegLoop>;
-    case Op::kAbs: return loop<AbsLoop>;
-    case Op::kSign: return loop<SignLoop>;
-    case Op::kExp: return loop<ExpLoop>;
-    case Op::kLog: return loop<LogLoop>;
-    case Op::kSqrt: return loop<SqrtLoop>;
-    case Op::kReciprocal: return loop<ReciprocalLoop>;
-    case Op::kSin: return loop<SinLoop>;
-    case Op::kCos: return loop<CosLoop>;
-    case Op::kTan: return loop<TanLoop>;
-    case Op::kAsin: return loop<AsinLoop>;
-    case Op::kAcos: return loop<AcosLoop>;
-    case Op::kAtan: return loop<AtanLoop>;
-    case Op::kSinh: return loop<SinhLoop>;
-    case Op::kCosh: return loop<CoshLoop>;
-    case Op::kAsinh: return loop<AsinhLoop>;
-    case Op::kAcosh: return loop<AcoshLoop>;
-    case Op::kAtanh: return loop<AtanhLoop>;
-    case Op::kTanh: return loop<TanhLoop>;
-    case Op::kSigmoid: return loop<SigmoidLoop>;
-    case Op::kSoftplus: return loop<SoftplusLoop>;
-    case Op::kErf: return loop<ErfLoop>;
-    case Op::kRelu: return loop<ReluLoop>;
-    case Op::kFloor: return loop<FloorLoop>;
-    case Op::kCeil: return loop<CeilLoop>;
-    case Op::kRound: return loop<RoundLoop>;
-    case Op::kClip: return loop<ClipLoop>;
-    default: return nullptr;
+    case Op::kNeg:
+      return loop<NegLoop>;
+    case Op::kAbs:
+      return loop<AbsLoop>;
+    case Op::kSign:
+      return loop<SignLoop>;
+    case Op::kExp:
+      return loop<ExpLoop>;
+    case Op::kLog:
+      return loop<LogLoop>;
+    case Op::kSqrt:
+      return loop<SqrtLoop>;
+    case Op::kReciprocal:
+      return loop<ReciprocalLoop>;
+    case Op::kSin:
+      return loop<SinLoop>;
+    case Op::kCos:
+      return loop<CosLoop>;
+    case Op::kTan:
+      return loop<TanLoop>;
+    case Op::kAsin:
+      return loop<AsinLoop>;
+    case Op::kAcos:
+      return loop<AcosLoop>;
+    case Op::kAtan:
+      return loop<AtanLoop>;
+    case Op::kSinh:
+      return loop<SinhLoop>;
+    case Op::kCosh:
+      return loop<CoshLoop>;
+    case Op::kAsinh:
+      return loop<AsinhLoop>;
+    case Op::kAcosh:
+      return loop<AcoshLoop>;
+    case Op::kAtanh:
+      return loop<AtanhLoop>;
+    case Op::kTanh:
+      return loop<TanhLoop>;
+    case Op::kSigmoid:
+      return loop<SigmoidLoop>;
+    case Op::kSoftplus:
+      return loop<SoftplusLoop>;
+    case Op::kErf:
+      return loop<ErfLoop>;
+    case Op::kRelu:
+      return loop<ReluLoop>;
+    case Op::kFloor:
+      return loop<FloorLoop>;
+    case Op::kCeil:
+      return loop<CeilLoop>;
+    case Op::kRound:
+      return loop<RoundLoop>;
+    case Op::kClip:
+      return loop<ClipLoop>;
+    default:
+      return nullptr;
   }
 }
 

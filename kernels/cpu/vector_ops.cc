@@ -89,9 +89,8 @@ double deviation_dot(const float* x, float mean, const float* y, int64_t n) {
 double exp_sum(const float* x, float shift, int64_t n) {
   const DF d;
   const VF m = hn::Set(d, shift);
-  return block_sum(n, [=](auto r, size_t i) HWY_ATTR {
-    return r.keep(d, vexp(d, hn::Sub(r(d, x + i), m)));
-  });
+  return block_sum(
+      n, [=](auto r, size_t i) HWY_ATTR { return r.keep(d, vexp(d, hn::Sub(r(d, x + i), m))); });
 }
 
 double exp_store(const float* x, float shift, float* out, int64_t n) {
@@ -107,42 +106,52 @@ double exp_store(const float* x, float shift, float* out, int64_t n) {
 struct MaxOf {
   static constexpr float kStart = -std::numeric_limits<float>::infinity();
   static HWY_INLINE VF apply(VF a, VF b) { return vmax(a, b); }
-  static float apply(float a, float b) { return a > b || a != a ? a : b; }
+  static HWY_INLINE VF quick(VF a, VF b) { return hn::Max(a, b); }
+  static HWY_INLINE float reduce(DF d, VF v) { return hn::ReduceMax(d, v); }
 };
 struct MinOf {
   static constexpr float kStart = std::numeric_limits<float>::infinity();
   static HWY_INLINE VF apply(VF a, VF b) { return vmin(a, b); }
-  static float apply(float a, float b) { return a < b || a != a ? a : b; }
+  static HWY_INLINE VF quick(VF a, VF b) { return hn::Min(a, b); }
+  static HWY_INLINE float reduce(DF d, VF v) { return hn::ReduceMin(d, v); }
 };
 
+/// Plain maxima in four accumulators; NaN is looked for beside them.
 template <typename M>
 double extreme(const float* x, int64_t count) {
   const DF d;
   const size_t n = static_cast<size_t>(count), lanes = hn::Lanes(d);
-  VF best = hn::Set(d, M::kStart);
+  const VF start = hn::Set(d, M::kStart);
+  VF b0 = start, b1 = start, b2 = start, b3 = start;
+  MF nan = hn::MaskFalse(d);
+  const auto take = [&](VF v, VF& best) HWY_ATTR {
+    best = M::quick(v, best);
+    nan = hn::Or(nan, hn::IsNaN(v));
+  };
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) best = M::apply(hn::LoadU(d, x + i), best);
-  if (i < n) best = M::apply(hn::LoadNOr(best, d, x + i, n - i), best);
-  HWY_ALIGN float values[HWY_MAX_LANES_D(DF)];
-  hn::Store(best, d, values);
-  float result = M::kStart;
-  for (size_t k = 0; k < lanes; ++k) result = M::apply(values[k], result);
-  return result;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    take(hn::LoadU(d, x + i), b0);
+    take(hn::LoadU(d, x + i + lanes), b1);
+    take(hn::LoadU(d, x + i + 2 * lanes), b2);
+    take(hn::LoadU(d, x + i + 3 * lanes), b3);
+  }
+  for (; i + lanes <= n; i += lanes) take(hn::LoadU(d, x + i), b0);
+  if (i < n) take(hn::LoadNOr(start, d, x + i, n - i), b1);
+  if (!hn::AllFalse(d, nan)) return std::numeric_limits<double>::quiet_NaN();
+  return M::reduce(d, M::quick(M::quick(b0, b1), M::quick(b2, b3)));
 }
 
 void affine(const float* x, float a, float b, float* out, int64_t n) {
   const DF d;
   const VF va = hn::Set(d, a), vb = hn::Set(d, b);
-  each(n, [=](auto r, size_t i)
-              HWY_ATTR { r.store(d, hn::MulAdd(r(d, x + i), va, vb), out + i); });
+  each(n, [=](auto r, size_t i) HWY_ATTR { r.store(d, hn::MulAdd(r(d, x + i), va, vb), out + i); });
 }
 
 void centered(const float* x, float mean, float a, float b, float* out, int64_t n) {
   const DF d;
   const VF m = hn::Set(d, mean), va = hn::Set(d, a), vb = hn::Set(d, b);
-  each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::MulAdd(hn::Sub(r(d, x + i), m), va, vb), out + i);
-  });
+  each(n, [=](auto r, size_t i)
+              HWY_ATTR { r.store(d, hn::MulAdd(hn::Sub(r(d, x + i), m), va, vb), out + i); });
 }
 
 void centered2(const float* x, float mean, float a, const float* y, float b, float c, float* out,
@@ -191,9 +200,8 @@ void normalize(const float* x, float mean, float rsd, const float* scale, const 
 void softmax_grad(const float* dy, const float* y, float dot, float* out, int64_t n) {
   const DF d;
   const VF s = hn::Set(d, dot);
-  each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::Mul(hn::Sub(r(d, dy + i), s), r(d, y + i)), out + i);
-  });
+  each(n, [=](auto r, size_t i)
+              HWY_ATTR { r.store(d, hn::Mul(hn::Sub(r(d, dy + i), s), r(d, y + i)), out + i); });
 }
 
 void log_softmax_grad(const float* dy, const float* y, float sum, float* out, int64_t n) {
@@ -207,9 +215,8 @@ void log_softmax_grad(const float* dy, const float* y, float sum, float* out, in
 void exp_scaled(const float* x, float shift, float a, float* out, int64_t n) {
   const DF d;
   const VF m = hn::Set(d, shift), s = hn::Set(d, a);
-  each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::Mul(vexp(d, hn::Sub(r(d, x + i), m)), s), out + i);
-  });
+  each(n, [=](auto r, size_t i)
+              HWY_ATTR { r.store(d, hn::Mul(vexp(d, hn::Sub(r(d, x + i), m)), s), out + i); });
 }
 
 template <bool Scale>
@@ -260,8 +267,9 @@ void layer_norm_grad_row(const float* dy, const float* x, const float* scale, fl
 
 void layer_norm_grad(const float* dy, const float* x, const float* scale, float mean, float rsd,
                      float a, float b, float* dx, float* dscale, float* dbias, int64_t n) {
-  const auto f = scale ? (dscale ? layer_norm_grad_row<true, true> : layer_norm_grad_row<true, false>)
-                       : (dscale ? layer_norm_grad_row<false, true> : layer_norm_grad_row<false, false>);
+  const auto f =
+      scale ? (dscale ? layer_norm_grad_row<true, true> : layer_norm_grad_row<true, false>)
+            : (dscale ? layer_norm_grad_row<false, true> : layer_norm_grad_row<false, false>);
   f(dy, x, scale, mean, rsd, a, b, dx, dscale, dbias, n);
 }
 
@@ -309,9 +317,8 @@ HWY_INLINE void column_reduce(int64_t rows, float* out, int64_t count, const F& 
 
 void column_sum(const float* x, int64_t rows, int64_t stride, float* out, int64_t n) {
   const DF d;
-  column_reduce(rows, out, n, [=](auto r, int64_t row, size_t j) HWY_ATTR {
-    return r(d, x + row * stride + j);
-  });
+  column_reduce(rows, out, n,
+                [=](auto r, int64_t row, size_t j) HWY_ATTR { return r(d, x + row * stride + j); });
 }
 
 void column_dot(const float* x, const float* y, int64_t rows, int64_t stride, float* out,
@@ -352,28 +359,27 @@ void column_extreme(const float* x, int64_t rows, int64_t stride, float* out, in
 
 void add(const float* x, const float* y, float* out, int64_t n) {
   const DF d;
-  each(n, [=](auto r, size_t i)
-              HWY_ATTR { r.store(d, hn::Add(r(d, x + i), r(d, y + i)), out + i); });
+  each(n,
+       [=](auto r, size_t i) HWY_ATTR { r.store(d, hn::Add(r(d, x + i), r(d, y + i)), out + i); });
 }
 
 template <typename M>
 void extreme2(const float* x, const float* y, float* out, int64_t n) {
   const DF d;
-  each(n, [=](auto r, size_t i)
-              HWY_ATTR { r.store(d, M::apply(r(d, x + i), r(d, y + i)), out + i); });
+  each(n,
+       [=](auto r, size_t i) HWY_ATTR { r.store(d, M::apply(r(d, x + i), r(d, y + i)), out + i); });
 }
 
 void multiply(const float* x, const float* y, float* out, int64_t n) {
   const DF d;
-  each(n, [=](auto r, size_t i)
-              HWY_ATTR { r.store(d, hn::Mul(r(d, x + i), r(d, y + i)), out + i); });
+  each(n,
+       [=](auto r, size_t i) HWY_ATTR { r.store(d, hn::Mul(r(d, x + i), r(d, y + i)), out + i); });
 }
 
 void affine_rows(const float* x, const float* a, const float* b, float* out, int64_t n) {
   const DF d;
-  each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::MulAdd(r(d, x + i), r(d, a + i), r(d, b + i)), out + i);
-  });
+  each(n, [=](auto r, size_t i)
+              HWY_ATTR { r.store(d, hn::MulAdd(r(d, x + i), r(d, a + i), r(d, b + i)), out + i); });
 }
 
 void centered_rows(const float* x, const float* mean, const float* a, const float* b, float* out,

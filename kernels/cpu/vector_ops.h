@@ -43,12 +43,14 @@ struct VectorOps {
   /// out = a e^(x - shift)
   void (*exp_scaled)(const float* x, float shift, float a, float* out, int64_t n);
 
-  /// With g = dy scale[j] (scale may be null) and z = (x - mean) rsd: *g_sum = sum g, *gz_sum = sum g z.
-  void (*layer_norm_sums)(const float* dy, const float* x, const float* scale, float mean, float rsd,
-                          int64_t n, double* g_sum, double* gz_sum);
+  /// With g = dy scale[j] (scale may be null) and z = (x - mean) rsd: *g_sum = sum g, *gz_sum = sum
+  /// g z.
+  void (*layer_norm_sums)(const float* dy, const float* x, const float* scale, float mean,
+                          float rsd, int64_t n, double* g_sum, double* gz_sum);
   /// dx = rsd (g - a - z b); adds dy z to dscale and dy to dbias unless those are null.
-  void (*layer_norm_grad)(const float* dy, const float* x, const float* scale, float mean, float rsd,
-                          float a, float b, float* dx, float* dscale, float* dbias, int64_t n);
+  void (*layer_norm_grad)(const float* dy, const float* x, const float* scale, float mean,
+                          float rsd, float a, float b, float* dx, float* dscale, float* dbias,
+                          int64_t n);
 
   void (*column_sum)(const float* x, int64_t rows, int64_t stride, float* out, int64_t n);
   void (*column_max)(const float* x, int64_t rows, int64_t stride, float* out, int64_t n);
@@ -76,7 +78,8 @@ struct VectorOps {
   /// out = e^(x - shift[j]), added to sum[j]; out may be null
   void (*exp_rows)(const float* x, const float* shift, float* out, float* sum, int64_t n);
   /// out = a[j] e^(x - shift[j])
-  void (*exp_scaled_rows)(const float* x, const float* shift, const float* a, float* out, int64_t n);
+  void (*exp_scaled_rows)(const float* x, const float* shift, const float* a, float* out,
+                          int64_t n);
   /// out = (dy - d[j]) y
   void (*softmax_grad_rows)(const float* dy, const float* y, const float* d, float* out, int64_t n);
   /// out = dy - e^y d[j]

@@ -16,10 +16,11 @@ void check_unary(Op op, double lo, double hi, Tolerance tolerance, const Attrs& 
 /// Values at which float32 functions change their nature.
 Tensor special_values() {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  return Tensor::from<float>({0.0f, -0.0f, 1.0f, -1.0f, inf, -inf, nan, 1e-30f, -1e-30f, 1e-40f,
-                              1e30f, -1e30f, 0.5f, -0.5f, 2.5f, -2.5f, 88.0f, -88.0f, 104.0f,
-                              -104.0f, 200.0f, -200.0f, 9.0f, -9.0f, 0.9999f, -0.9999f, 4.0f, 1e6f},
-                             {28});
+  return Tensor::from<float>(
+      {0.0f,   -0.0f,   1.0f, -1.0f, inf,     -inf,     nan,   1e-30f, -1e-30f, 1e-40f,
+       1e30f,  -1e30f,  0.5f, -0.5f, 2.5f,    -2.5f,    88.0f, -88.0f, 104.0f,  -104.0f,
+       200.0f, -200.0f, 9.0f, -9.0f, 0.9999f, -0.9999f, 4.0f,  1e6f},
+      {28});
 }
 
 void check_special(Op op, const Attrs& attrs = NoAttrs{}) {
@@ -94,16 +95,29 @@ TEST_CASE("Cast between float32, integers and bool on CPU") {
       }
     }
   }
-  for (DType to : {DType::kInt32, DType::kInt64, DType::kBool}) check_special(Op::kCast, CastAttrs{to});
+  for (DType to : {DType::kInt32, DType::kInt64, DType::kBool})
+    check_special(Op::kCast, CastAttrs{to});
 }
 
 /// Equal shapes, scalars, rows, columns, channels, and both operands stretched.
-const std::vector<std::pair<Shape, Shape>> kPairs = {
-    {{5, 7}, {5, 7}},       {{}, {}},           {{1}, {1}},           {{3, 0}, {3, 0}},
-    {{33, 19}, {}},         {{}, {33, 19}},     {{33, 19}, {19}},     {{19}, {33, 19}},
-    {{33, 19}, {33, 1}},    {{33, 1}, {33, 19}}, {{2, 3, 4, 5}, {3, 1, 1}}, {{3, 1, 1}, {2, 3, 4, 5}},
-    {{4, 1, 6}, {5, 1}},    {{2, 1, 3, 1}, {5, 1, 7}}, {{200, 300}, {200, 300}}, {{2, 40000}, {2, 1}},
-    {{300, 200}, {200}},    {{1, 1, 3}, {2, 0, 3}}};
+const std::vector<std::pair<Shape, Shape>> kPairs = {{{5, 7}, {5, 7}},
+                                                     {{}, {}},
+                                                     {{1}, {1}},
+                                                     {{3, 0}, {3, 0}},
+                                                     {{33, 19}, {}},
+                                                     {{}, {33, 19}},
+                                                     {{33, 19}, {19}},
+                                                     {{19}, {33, 19}},
+                                                     {{33, 19}, {33, 1}},
+                                                     {{33, 1}, {33, 19}},
+                                                     {{2, 3, 4, 5}, {3, 1, 1}},
+                                                     {{3, 1, 1}, {2, 3, 4, 5}},
+                                                     {{4, 1, 6}, {5, 1}},
+                                                     {{2, 1, 3, 1}, {5, 1, 7}},
+                                                     {{200, 300}, {200, 300}},
+                                                     {{2, 40000}, {2, 1}},
+                                                     {{300, 200}, {200}},
+                                                     {{1, 1, 3}, {2, 0, 3}}};
 
 void check_binary(Op op, Tolerance tolerance, double lo = -2, double hi = 2) {
   for (const auto& [a, b] : kPairs) {
@@ -112,7 +126,8 @@ void check_binary(Op op, Tolerance tolerance, double lo = -2, double hi = 2) {
 }
 
 TEST_CASE("arithmetic with every form of broadcasting on CPU") {
-  for (Op op : {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kMax, Op::kMin}) check_binary(op, kExact);
+  for (Op op : {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kMax, Op::kMin})
+    check_binary(op, kExact);
 }
 
 TEST_CASE("comparisons with every form of broadcasting on CPU") {
@@ -167,18 +182,26 @@ TEST_CASE("logic on CPU") {
 }
 
 TEST_CASE("Where with every form of broadcasting on CPU") {
-  const std::vector<std::vector<Shape>> cases = {
-      {{5, 7}, {5, 7}, {5, 7}}, {{5, 7}, {}, {5, 7}},  {{5, 7}, {5, 7}, {}},    {{5, 7}, {}, {}},
-      {{}, {5, 7}, {7}},        {{5, 1}, {5, 7}, {}},  {{7}, {5, 1}, {5, 7}},   {{5, 1}, {7}, {1, 7}},
-      {{1, 1}, {1}, {}},        {{0}, {0}, {}},        {{300, 200}, {300, 200}, {}}, {{4, 1}, {}, {4, 9}}};
+  const std::vector<std::vector<Shape>> cases = {{{5, 7}, {5, 7}, {5, 7}},
+                                                 {{5, 7}, {}, {5, 7}},
+                                                 {{5, 7}, {5, 7}, {}},
+                                                 {{5, 7}, {}, {}},
+                                                 {{}, {5, 7}, {7}},
+                                                 {{5, 1}, {5, 7}, {}},
+                                                 {{7}, {5, 1}, {5, 7}},
+                                                 {{5, 1}, {7}, {1, 7}},
+                                                 {{1, 1}, {1}, {}},
+                                                 {{0}, {0}, {}},
+                                                 {{300, 200}, {300, 200}, {}},
+                                                 {{4, 1}, {}, {4, 9}}};
   for (const auto& c : cases) {
     check_rows({Op::kWhere, {Operand(c[0], DType::kBool, 0, 1), c[1], c[2]}}, kExact);
   }
 }
 
 TEST_CASE("CPU rows refuse float64 and say so") {
-  const auto reasons = refusals({Op::kAdd, {Operand({2}, DType::kFloat64, 0, 1),
-                                            Operand({2}, DType::kFloat64, 0, 1)}});
+  const auto reasons = refusals(
+      {Op::kAdd, {Operand({2}, DType::kFloat64, 0, 1), Operand({2}, DType::kFloat64, 0, 1)}});
   REQUIRE(reasons.size() == 1);
   CHECK(reasons[0] == "takes float32, not float64");
 }

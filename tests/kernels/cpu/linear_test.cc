@@ -11,15 +11,28 @@ TEST_CASE("MatMul by oneDNN: shapes, transposition, batches") {
     Shape a, b;
     bool trans_a = false, trans_b = false;
   };
-  const Row rows[] = {
-      {{5, 7}, {7, 3}},           {{7, 5}, {7, 3}, true},     {{5, 7}, {3, 7}, false, true},
-      {{7, 5}, {3, 7}, true, true}, {{1, 7}, {7, 1}},          {{5, 1}, {1, 3}},
-      {{1, 1}, {1, 1}},           {{64, 33}, {33, 128}},      {{2, 3, 5, 7}, {2, 3, 7, 4}},
-      {{2, 3, 5, 7}, {7, 4}},     {{2, 5, 7}, {4, 7}, false, true}, {{5, 7}, {2, 3, 7, 4}},
-      {{2, 1, 5, 7}, {3, 7, 4}},  {{2, 7, 5}, {7, 4}, true},  {{4, 1, 5, 7}, {1, 3, 7, 4}},
-      {{2, 3, 7, 5}, {2, 3, 4, 7}, true, true}, {{6, 1, 7}, {6, 7, 4}}, {{1, 5, 7}, {7, 4}},
-      {{2, 3, 1, 7}, {1, 3, 7, 1}}, {{100, 70}, {70, 10}}};
-  for (const Row& r : rows) check_rows({Op::kMatMul, {r.a, r.b}, MatMulAttrs{r.trans_a, r.trans_b}}, kClose);
+  const Row rows[] = {{{5, 7}, {7, 3}},
+                      {{7, 5}, {7, 3}, true},
+                      {{5, 7}, {3, 7}, false, true},
+                      {{7, 5}, {3, 7}, true, true},
+                      {{1, 7}, {7, 1}},
+                      {{5, 1}, {1, 3}},
+                      {{1, 1}, {1, 1}},
+                      {{64, 33}, {33, 128}},
+                      {{2, 3, 5, 7}, {2, 3, 7, 4}},
+                      {{2, 3, 5, 7}, {7, 4}},
+                      {{2, 5, 7}, {4, 7}, false, true},
+                      {{5, 7}, {2, 3, 7, 4}},
+                      {{2, 1, 5, 7}, {3, 7, 4}},
+                      {{2, 7, 5}, {7, 4}, true},
+                      {{4, 1, 5, 7}, {1, 3, 7, 4}},
+                      {{2, 3, 7, 5}, {2, 3, 4, 7}, true, true},
+                      {{6, 1, 7}, {6, 7, 4}},
+                      {{1, 5, 7}, {7, 4}},
+                      {{2, 3, 1, 7}, {1, 3, 7, 1}},
+                      {{100, 70}, {70, 10}}};
+  for (const Row& r : rows)
+    check_rows({Op::kMatMul, {r.a, r.b}, MatMulAttrs{r.trans_a, r.trans_b}}, kClose);
 }
 
 TEST_CASE("MatMul with empty dims") {
@@ -169,7 +182,11 @@ TEST_CASE("AveragePool and its gradient on CPU") {
 TEST_CASE("Interpolate and its gradient on CPU") {
   for (const auto& [shape, axis] : std::vector<std::pair<Shape, int64_t>>{
            {{2, 3, 5, 20}, 2}, {{2, 3, 4, 5}, 3}, {{5}, 0}, {{3, 5, 1}, 1}}) {
-    const InterpolateAttrs attrs{axis, 5, 7, 2, {0, 1, 0, 0, 1, 2, 2, 3, 3, 3, 4, 4, 4, 1},
+    const InterpolateAttrs attrs{axis,
+                                 5,
+                                 7,
+                                 2,
+                                 {0, 1, 0, 0, 1, 2, 2, 3, 3, 3, 4, 4, 4, 1},
                                  {0.5, 0.5, 1, 0, 0.25, 0.75, 0.9, 0.1, 1, 0, 0.3, 0.7, 0.2, 0.8}};
     Shape in = shape, out = shape;
     in[static_cast<size_t>(axis)] = 5;

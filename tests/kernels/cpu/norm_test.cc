@@ -68,13 +68,14 @@ TEST_CASE("a long sum stays accurate on CPU") {
   const Tensor sum = run_first_row({Op::kReduceSum, {Operand(x)}, ReduceAttrs{{0}, false}})[0];
   CHECK(std::fabs(sum.item() - 0.1f * double{1 << 20}) < 0.05);
   const Tensor columns = x.reshape({1 << 18, 4});
-  const Tensor sums = run_first_row({Op::kReduceSum, {Operand(columns)}, ReduceAttrs{{0}, false}})[0];
+  const Tensor sums =
+      run_first_row({Op::kReduceSum, {Operand(columns)}, ReduceAttrs{{0}, false}})[0];
   CHECK(std::fabs(sums.data<float>()[3] - 0.1f * double{1 << 18}) < 0.05);
 }
 
 TEST_CASE("Softmax, LogSoftmax and their gradients on CPU") {
   const std::vector<std::pair<Shape, int64_t>> cases = {
-      {{5, 37}, 1}, {{64, 10}, 1}, {{37}, 0}, {{2, 5, 7}, 1}, {{3, 4, 300}, 1}, {{6, 5}, 0},
+      {{5, 37}, 1}, {{64, 10}, 1}, {{37}, 0},   {{2, 5, 7}, 1},  {{3, 4, 300}, 1},   {{6, 5}, 0},
       {{4, 1}, 1},  {{0, 5}, 1},   {{5, 0}, 1}, {{200, 300}, 1}, {{2, 3, 4, 128}, 3}};
   for (const auto& [shape, axis] : cases) {
     for (double range : {3.0, 60.0}) {
@@ -89,7 +90,8 @@ TEST_CASE("Softmax, LogSoftmax and their gradients on CPU") {
 
 TEST_CASE("Softmax on CPU gives masked positions exactly 0") {
   Tensor x(DType::kFloat32, {2, 20});
-  for (size_t i = 0; i < 40; ++i) x.data<float>()[i] = i % 3 == 0 ? -1e30f : 0.1f * static_cast<float>(i);
+  for (size_t i = 0; i < 40; ++i)
+    x.data<float>()[i] = i % 3 == 0 ? -1e30f : 0.1f * static_cast<float>(i);
   check_rows({Op::kSoftmax, {Operand(x)}, AxisAttrs{1}}, kClose);
   const Tensor y = run_first_row({Op::kSoftmax, {Operand(x)}, AxisAttrs{1}})[0];
   CHECK(y.data<float>()[0] == 0.0f);
@@ -100,9 +102,10 @@ TEST_CASE("cross entropy and its gradient on CPU") {
     Shape logits, ids;
     int64_t axis;
   };
-  const Row rows[] = {{{64, 10}, {64}, 1},       {{5, 37}, {5}, 1},     {{7, 2}, {7}, 1},
-                      {{7, 1}, {7}, 1},          {{2, 3, 11}, {2, 3}, 2}, {{2, 5, 4, 7}, {2, 4, 7}, 1},
-                      {{2, 3, 300}, {2, 300}, 1}, {{200, 300}, {200}, 1}, {{6, 4}, {4}, 0}};
+  const Row rows[] = {
+      {{64, 10}, {64}, 1},        {{5, 37}, {5}, 1},       {{7, 2}, {7}, 1},
+      {{7, 1}, {7}, 1},           {{2, 3, 11}, {2, 3}, 2}, {{2, 5, 4, 7}, {2, 4, 7}, 1},
+      {{2, 3, 300}, {2, 300}, 1}, {{200, 300}, {200}, 1},  {{6, 4}, {4}, 0}};
   for (const Row& r : rows) {
     const int64_t classes = r.logits[static_cast<size_t>(r.axis)];
     for (double range : {3.0, 50.0}) {
@@ -121,14 +124,16 @@ TEST_CASE("cross entropy on CPU refuses class ids out of range") {
     for (const Shape& shape : {Shape{2, 3}, Shape{3, 2}}) {
       const LossAttrs attrs{shape[0] == 2 ? 1 : 0, -100, {}};
       CHECK_THROWS_AS(run_first_row({Op::kCrossEntropy, {shape, target}, attrs}), Error);
-      CHECK_THROWS_AS(run_first_row({Op::kCrossEntropyGrad, {Shape{2}, shape, target}, attrs}), Error);
+      CHECK_THROWS_AS(run_first_row({Op::kCrossEntropyGrad, {Shape{2}, shape, target}, attrs}),
+                      Error);
     }
   }
 }
 
 TEST_CASE("LayerNorm and its gradient on CPU, with and without scale") {
   const std::vector<std::pair<Shape, int64_t>> cases = {
-      {{5, 37}, 1}, {{2, 3, 64}, 2}, {{2, 3, 5, 7}, 2}, {{300, 96}, 1}, {{1, 20}, 1}, {{6}, 0}, {{4, 1}, 1}};
+      {{5, 37}, 1}, {{2, 3, 64}, 2}, {{2, 3, 5, 7}, 2}, {{300, 96}, 1},
+      {{1, 20}, 1}, {{6}, 0},        {{4, 1}, 1}};
   for (const auto& [shape, axis] : cases) {
     const NormAttrs attrs{axis, 1e-5};
     const Shape tail(shape.begin() + axis, shape.end());
@@ -153,16 +158,19 @@ TEST_CASE("BatchNorm and its gradient on CPU") {
       const Operand x(shape, shift - 2, shift + 2);
       check_rows({Op::kBatchNorm, {x, channels, channels}, attrs}, {3e-5, false});
     }
-    check_rows({Op::kBatchNormGrad, {shape, shape, channels, channels, Operand(channels, 0.2, 2)}, attrs},
-               kClose);
+    check_rows(
+        {Op::kBatchNormGrad, {shape, shape, channels, channels, Operand(channels, 0.2, 2)}, attrs},
+        kClose);
   }
 }
 
 TEST_CASE("BatchNorm of a single value per channel, in place of every operand") {
   const Shape one = {1, 19}, channels = {19};
   check_rows({Op::kBatchNorm, {one, channels, channels}, NormAttrs{1, 1e-5}}, kClose);
-  check_rows({Op::kBatchNormGrad, {one, one, channels, channels, Operand(channels, 0.2, 2)},
-              NormAttrs{1, 1e-5}}, kClose);
+  check_rows({Op::kBatchNormGrad,
+              {one, one, channels, channels, Operand(channels, 0.2, 2)},
+              NormAttrs{1, 1e-5}},
+             kClose);
 }
 
 }  // namespace

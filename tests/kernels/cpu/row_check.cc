@@ -33,7 +33,8 @@ class Buffer {
     return std::all_of(guard, guard + kGuard, [](unsigned char b) { return b == kGuardByte; });
   }
   bool operator==(const Buffer& other) const {
-    return bytes_ == other.bytes_ && (bytes_ == 0 || std::memcmp(data(), other.data(), bytes_) == 0);
+    return bytes_ == other.bytes_ &&
+           (bytes_ == 0 || std::memcmp(data(), other.data(), bytes_) == 0);
   }
 
  private:
@@ -50,8 +51,8 @@ Tensor make_tensor(const Operand& o, uint32_t seed) {
       if constexpr (std::is_floating_point_v<T>) {
         v = static_cast<T>(std::uniform_real_distribution<double>(o.lo, o.hi)(random));
       } else {
-        v = static_cast<T>(std::uniform_int_distribution<int64_t>(static_cast<int64_t>(o.lo),
-                                                                  static_cast<int64_t>(o.hi))(random));
+        v = static_cast<T>(std::uniform_int_distribution<int64_t>(
+            static_cast<int64_t>(o.lo), static_cast<int64_t>(o.hi))(random));
       }
     }
   });
@@ -165,8 +166,10 @@ void check_rows(const RowCase& c, Tolerance tolerance) {
     const std::vector<Buffer> serial = run(row, node);
     set_cpu_threads(threads);
     for (size_t k = 0; k < want.size(); ++k) {
-      if (row.name.starts_with("cpu.")) CHECK(serial[k] == got[k]);
-      else compare(serial[k], want[k], node.out[k], tolerance);
+      if (row.name.starts_with("cpu."))
+        CHECK(serial[k] == got[k]);
+      else
+        compare(serial[k], want[k], node.out[k], tolerance);
     }
   }
   CHECK(taken > 0);

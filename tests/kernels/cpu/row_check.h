@@ -44,8 +44,8 @@ inline constexpr Tolerance kClose{1e-5, false};
 inline constexpr Tolerance kTight{1e-6, true};
 
 /// Fails the running test unless at least one CPU row takes the node and all that do agree with the
-/// reference, write nothing outside of their outputs and scratch, leave their inputs alone, and give
-/// the same bits in place, where they allow it, and on one thread.
+/// reference, write nothing outside of their outputs and scratch, leave their inputs alone, and
+/// give the same bits in place, where they allow it, and on one thread.
 void check_rows(const RowCase& c, Tolerance tolerance);
 
 /// Outputs of the first CPU row that takes the node.

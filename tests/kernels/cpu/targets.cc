@@ -1,6 +1,7 @@
 // Takes instruction sets away before the first kernel chooses one.
-#include "hwy/detect_targets.h"
 #include "hwy/targets.h"
+
+#include "hwy/detect_targets.h"
 
 namespace trainrt {
 namespace {

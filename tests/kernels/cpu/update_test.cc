@@ -17,8 +17,9 @@ TEST_CASE("Dropout on CPU draws the mask of the Philox stream") {
 }
 
 TEST_CASE("optimizer updates on CPU") {
-  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kNesterov,
-                             OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+  for (OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kNesterov,
+        OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
     for (double decay : {0.0, 0.1}) {
       for (double step : {1.0, 2.0, 1000.0}) {
         for (const Shape& shape : {Shape{}, Shape{0}, Shape{37}, Shape{50001}}) {
