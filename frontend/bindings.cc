@@ -1,4 +1,7 @@
 // Do the given inputs fit the declared ones?
+#include <algorithm>
+#include <cctype>
+
 #include "frontend/specialize.h"
 
 namespace trainrt {
@@ -10,6 +13,11 @@ std::string expected(const Port& port) {
 
 bool same_kind(DType declared, DType given) {
   return is_float(declared) ? is_float(given) : declared == given;
+}
+
+// Some exporters call every free dim "?" or "-1".
+bool is_name(const std::string& symbol) {
+  return std::any_of(symbol.begin(), symbol.end(), [](unsigned char c) { return std::isalpha(c); });
 }
 
 bool shape_fits(const Port& port, const Shape& shape) {
@@ -66,7 +74,7 @@ void check_bindings(const ImportedModel& m, const std::map<std::string, InputBin
     }
     for (size_t d = 0; port.has_shape && d < port.dims.size(); ++d) {
       const std::string& symbol = port.dims[d].symbol;
-      if (port.dims[d].size >= 0 || symbol.empty()) continue;
+      if (port.dims[d].size >= 0 || !is_name(symbol)) continue;
       const auto [known, fresh] = symbols.try_emplace(symbol, type.shape[d], port.name);
       if (!fresh && known->second.first != type.shape[d]) {
         fault("input " + port.name + ": " + symbol + " is " + std::to_string(type.shape[d]) +

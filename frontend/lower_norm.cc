@@ -41,11 +41,10 @@ bool file_says_training(LowerContext& c) {
 }
 
 bool uses_batch_statistics(LowerContext& c) {
-  if (!c.options.training) return false;
   switch (c.options.batch_norm) {
     case BatchNormMode::kTrain:
-      return true;
-    case BatchNormMode::kGraph:
+      return c.options.training;
+    case BatchNormMode::kGraph:  // in eval mode too, as any other consumer of the file computes it
       return file_says_training(c);
     case BatchNormMode::kFrozen:
       return false;

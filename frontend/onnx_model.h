@@ -118,7 +118,9 @@ class OnnxModel {
                          Diagnostics& problems) const;
 
   /// Writes the same model with new values for some weights (file names, any float dtype, converted
-  /// to the stored one): all else as it was; external data is kept external or made so above 2 GB.
+  /// to the stored one), BatchNormalization and Dropout in their inference form (what other consumers
+  /// compute is then what eval mode computes here), all else as it was; external data is kept external
+  /// or made so above 2 GB.
   /// Written to a temporary file and renamed. Throws Error(kFile).
   void save(const std::string& path, const std::map<std::string, Tensor>& values) const;
 

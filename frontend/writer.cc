@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/inference_form.h"
 #include "frontend/onnx_dtype.h"
 
 namespace trainrt {
@@ -209,6 +210,7 @@ void write_model(const ImportedModel& m, const std::string& path,
     });
   }
 
+  to_inference_form(proto);
   NewFile file(path);
   {
     google::protobuf::io::FileOutputStream out(file.fd(), 1 << 20);

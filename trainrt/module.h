@@ -190,7 +190,8 @@ class Module {
   /// Every parameter.
   Module& requires_grad_(bool on);
 
-  /// The file with the present weights and running statistics; all else as it was.
+  /// The file with the present weights and running statistics, BatchNormalization and Dropout in
+  /// their inference form; all else as it was.
   void export_onnx(const std::string& path) const;
   /// Parameters and buffers in trainrt's checkpoint format; a killed write leaves the old file.
   void save(const std::string& path) const;
