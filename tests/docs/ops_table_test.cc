@@ -1,4 +1,4 @@
-#include "tools/ops_table.h"
+#include "tests/docs/ops_table.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <fstream>
@@ -9,6 +9,6 @@ TEST_CASE("docs/ops.md is what the tables in the code give") {
   REQUIRE(file);
   std::ostringstream text;
   text << file.rdbuf();
-  INFO("write it again: bazel run //tools:ops_table -- \"$PWD/docs/ops.md\"");
+  INFO("write it again: bazel run //tests/docs:ops_table -- \"$PWD/docs/ops.md\"");
   CHECK(text.str() == trainrt::ops_table());
 }

@@ -1,6 +1,6 @@
 // Writes docs/ops.md from the tables of the frontend, the gradient rules and the kernels.
-#ifndef TRAINRT_TOOLS_OPS_TABLE_H_
-#define TRAINRT_TOOLS_OPS_TABLE_H_
+#ifndef TRAINRT_TESTS_DOCS_OPS_TABLE_H_
+#define TRAINRT_TESTS_DOCS_OPS_TABLE_H_
 
 #include <string>
 
@@ -10,4 +10,4 @@ std::string ops_table();
 
 }  // namespace trainrt
 
-#endif  // TRAINRT_TOOLS_OPS_TABLE_H_
+#endif  // TRAINRT_TESTS_DOCS_OPS_TABLE_H_

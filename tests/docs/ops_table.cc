@@ -1,4 +1,4 @@
-#include "tools/ops_table.h"
+#include "tests/docs/ops_table.h"
 
 #include <map>
 #include <set>
@@ -75,7 +75,7 @@ std::string ir_table() {
 std::string ops_table() {
   return
       "# Operators\n\n"
-      "Written by `bazel run //tools:ops_table -- \"$PWD/docs/ops.md\"` from the tables in the code; a "
+      "Written by `bazel run //tests/docs:ops_table -- \"$PWD/docs/ops.md\"` from the tables in the code; a "
       "test fails when it is\nstale.\n\n"
       "## ONNX operators\n\n"
       "`none`: the operator has no derivative (or none by convention): what lies behind it gets no "

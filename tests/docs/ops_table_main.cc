@@ -1,7 +1,7 @@
 #include <fstream>
 #include <iostream>
 
-#include "tools/ops_table.h"
+#include "tests/docs/ops_table.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {
