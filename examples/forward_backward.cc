@@ -27,8 +27,9 @@ void run(const char* model, const char* file) {
 
   for (const trainrt::Parameter& p : module.parameters()) {
     if (!p.requires_grad()) continue;
+    const trainrt::Tensor grad = p.grad();
     double norm = 0;
-    for (float g : p.grad().data<float>()) norm += static_cast<double>(g) * g;
+    for (float g : grad.data<float>()) norm += static_cast<double>(g) * g;
     std::printf("%-16s %-12s |grad| = %.4f\n", p.name().c_str(),
                 trainrt::to_string(p.shape()).c_str(), std::sqrt(norm));
   }

@@ -179,7 +179,7 @@ std::string external_error(const onnx::ModelProto& m, const std::string& folder)
 TEST_CASE("external data is read at its offset") {
   TemporaryFolder folder;
   const float values[] = {9, 9, 1.5f, -2};
-  write_file(folder.path("w.bin"), std::string(reinterpret_cast<const char*>(values), 16));
+  write_file(folder.file("w.bin"), std::string(reinterpret_cast<const char*>(values), 16));
   CHECK(loaded(external("w.bin", "8", "8"), folder.path()).data<float>()[1] == -2);
   CHECK(loaded(external("./w.bin", nullptr, nullptr), folder.path()).data<float>()[0] == 9);
 }
@@ -187,14 +187,14 @@ TEST_CASE("external data is read at its offset") {
 TEST_CASE("external data is found beside the model's file") {
   TemporaryFolder folder;
   const float values[] = {3, 4};
-  write_file(folder.path("w.bin"), std::string(reinterpret_cast<const char*>(values), 8));
-  write_file(folder.path("m.onnx"), external("w.bin", "0", "8").SerializeAsString());
-  CHECK(OnnxModel::load(folder.path("m.onnx")).weight("w").data<float>()[1] == 4);
+  write_file(folder.file("w.bin"), std::string(reinterpret_cast<const char*>(values), 8));
+  write_file(folder.file("m.onnx"), external("w.bin", "0", "8").SerializeAsString());
+  CHECK(OnnxModel::load(folder.file("m.onnx")).weight("w").data<float>()[1] == 4);
 }
 
 TEST_CASE("external data outside the file's bounds is refused") {
   TemporaryFolder folder;
-  write_file(folder.path("w.bin"), std::string(16, '\0'));
+  write_file(folder.file("w.bin"), std::string(16, '\0'));
   CHECK_THAT(external_error(external("w.bin", "12", nullptr), folder.path()),
              ContainsSubstring("which has 16"));
   CHECK_THAT(external_error(external("w.bin", "18446744073709551608", "8"), folder.path()),
@@ -209,14 +209,14 @@ TEST_CASE("external data outside the file's bounds is refused") {
 
 TEST_CASE("external data never leaves the model's folder") {
   TemporaryFolder outer;
-  REQUIRE(mkdir(outer.path("model").c_str(), 0700) == 0);
-  REQUIRE(mkdir(outer.path("model2").c_str(), 0700) == 0);
-  write_file(outer.path("secret"), std::string(16, 's'));
-  write_file(outer.path("model2/secret"), std::string(16, 's'));
-  write_file(outer.path("model/w.bin"), std::string(16, '\0'));
-  REQUIRE(symlink("../secret", outer.path("model/link").c_str()) == 0);
-  REQUIRE(symlink("..", outer.path("model/up").c_str()) == 0);
-  const std::string folder = outer.path("model");
+  REQUIRE(mkdir(outer.file("model").c_str(), 0700) == 0);
+  REQUIRE(mkdir(outer.file("model2").c_str(), 0700) == 0);
+  write_file(outer.file("secret"), std::string(16, 's'));
+  write_file(outer.file("model2/secret"), std::string(16, 's'));
+  write_file(outer.file("model/w.bin"), std::string(16, '\0'));
+  REQUIRE(symlink("../secret", outer.file("model/link").c_str()) == 0);
+  REQUIRE(symlink("..", outer.file("model/up").c_str()) == 0);
+  const std::string folder = outer.file("model");
   for (const std::string location : {"../secret", "x/../../secret", "link", "up/secret",
                                      "../model2/secret", "..", ".", "", "up/model/../secret"}) {
     INFO(location);
@@ -226,7 +226,7 @@ TEST_CASE("external data never leaves the model's folder") {
              ContainsSubstring("outside the model's folder"));
   CHECK_THAT(external_error(external("link", "0", "8"), folder),
              ContainsSubstring("outside the model's folder"));
-  CHECK_THAT(external_error(external(outer.path("secret"), "0", "8"), folder),
+  CHECK_THAT(external_error(external(outer.file("secret"), "0", "8"), folder),
              ContainsSubstring("relative"));
   CHECK_THAT(external_error(external(std::string("w.bin\0x", 7), "0", "8"), folder),
              ContainsSubstring("relative"));
@@ -234,14 +234,14 @@ TEST_CASE("external data never leaves the model's folder") {
 
 TEST_CASE("external data from pipes and devices is refused") {
   TemporaryFolder folder;
-  REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
   CHECK_THAT(external_error(external("pipe", "0", "8"), folder.path()),
              ContainsSubstring("no such file"));
 }
 
 TEST_CASE("many tensors over the same bytes cannot ask for endless memory") {
   TemporaryFolder folder;
-  write_file(folder.path("w.bin"), std::string(8, '\0'));
+  write_file(folder.file("w.bin"), std::string(8, '\0'));
   onnx::ModelProto m = external("w.bin", "0", "8");
   for (int i = 0; i < 50; ++i) {
     *m.mutable_graph()->add_initializer() = m.graph().initializer(0);

@@ -170,18 +170,6 @@ double max_difference(const Tensor& a, const Tensor& b) {
   return worst;
 }
 
-TemporaryFolder::TemporaryFolder() {
-  const char* base = std::getenv("TEST_TMPDIR");
-  std::string pattern = std::string(base != nullptr ? base : "/tmp") + "/trainrt-XXXXXX";
-  REQUIRE(mkdtemp(pattern.data()) != nullptr);
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream out(path, std::ios::binary);
   out << bytes;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "frontend/onnx_model.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trainrt {
 
@@ -45,17 +46,6 @@ Tensor pseudo_random(Shape shape, uint64_t seed);
 /// Largest difference of two tensors of one shape.
 double max_difference(const Tensor& a, const Tensor& b);
 
-/// A folder that disappears at the end of a test.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-  std::string path() const { return path_; }
-
- private:
-  std::string path_;
-};
 void write_file(const std::string& path, const std::string& bytes);
 std::string read_file(const std::string& path);
 

@@ -30,7 +30,7 @@ const char* const kModel =
 
 TEST_CASE("nothing changes but the weights") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   model_of(kModel).save(path, {{"w", doubles({10, 20, 30, 40}, {2, 2})}});
   const onnx::ModelProto m = parsed(path);
   CHECK(m.producer_name() == "maker");
@@ -48,7 +48,7 @@ TEST_CASE("nothing changes but the weights") {
 
 TEST_CASE("Constant nodes take new values in both spellings") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   model_of(kModel).save(path, {{"k", doubles({-1, -2}, {2})}, {"f", doubles({0.5, 0.25}, {2})}});
   const OnnxModel again = OnnxModel::load(path);
   CHECK(again.weight("k").data<float>()[1] == -2);
@@ -57,7 +57,7 @@ TEST_CASE("Constant nodes take new values in both spellings") {
 
 TEST_CASE("a model saves as often as wanted, over itself as well") {
   TemporaryFolder folder;
-  const std::string path = folder.path("m.onnx");
+  const std::string path = folder.file("m.onnx");
   write_file(path, model_bytes(kModel));
   const OnnxModel m = OnnxModel::load(path);
   for (double v : {1.0, 2.0, 3.0}) {
@@ -71,7 +71,7 @@ TEST_CASE("a model saves as often as wanted, over itself as well") {
 
 TEST_CASE("weights of subgraphs and functions are written in their places") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   const OnnxModel m = model_of(
       "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>"
       "g (bool c, float[2] x) => (float[2] y) { z = local.F(x)"
@@ -88,7 +88,7 @@ TEST_CASE("weights of subgraphs and functions are written in their places") {
 
 TEST_CASE("stored types are kept") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   onnx::ModelProto p;
   REQUIRE(p.ParseFromString(model_bytes(
       graph_text("g (float[2] x) => (float[2] y) <double[2] d = {1,2}> { y = Mul(x, d) }"))));
@@ -123,14 +123,14 @@ TEST_CASE("external data stays external, in a file named after the new model") {
   e->set_key("location");
   e->set_value("old.bin");
   const float old[] = {1, 2, 3, 4};
-  write_file(folder.path("old.bin"), std::string(reinterpret_cast<const char*>(old), 16));
-  write_file(folder.path("in.onnx"), p.SerializeAsString());
-  const OnnxModel m = OnnxModel::load(folder.path("in.onnx"));
-  m.save(folder.path("out.onnx"), {{"w", doubles({9, 8, 7, 6}, {2, 2})}});
-  CHECK(std::filesystem::file_size(folder.path("out.onnx.data")) == 16);
-  CHECK(parsed(folder.path("out.onnx")).graph().initializer(0).raw_data().empty());
-  CHECK(OnnxModel::load(folder.path("out.onnx")).weight("w").data<float>()[1] == 8);
-  CHECK(OnnxModel::load(folder.path("in.onnx")).weight("w").data<float>()[1] == 2);
+  write_file(folder.file("old.bin"), std::string(reinterpret_cast<const char*>(old), 16));
+  write_file(folder.file("in.onnx"), p.SerializeAsString());
+  const OnnxModel m = OnnxModel::load(folder.file("in.onnx"));
+  m.save(folder.file("out.onnx"), {{"w", doubles({9, 8, 7, 6}, {2, 2})}});
+  CHECK(std::filesystem::file_size(folder.file("out.onnx.data")) == 16);
+  CHECK(parsed(folder.file("out.onnx")).graph().initializer(0).raw_data().empty());
+  CHECK(OnnxModel::load(folder.file("out.onnx")).weight("w").data<float>()[1] == 8);
+  CHECK(OnnxModel::load(folder.file("in.onnx")).weight("w").data<float>()[1] == 2);
 }
 
 TEST_CASE("a model above the limit gets external data for its large tensors") {
@@ -148,32 +148,32 @@ TEST_CASE("a model above the limit gets external data for its large tensors") {
   const std::string bytes = p.SerializeAsString();
   parse_model_bytes({bytes.data(), bytes.size()}, &model->proto);
   model = import_model(std::move(model), "model", ".");
-  write_model(*model, folder.path("out.onnx"), {}, {.external_above = 10'000});
-  const onnx::ModelProto written = parsed(folder.path("out.onnx"));
+  write_model(*model, folder.file("out.onnx"), {}, {.external_above = 10'000});
+  const onnx::ModelProto written = parsed(folder.file("out.onnx"));
   CHECK(written.graph().initializer(0).data_location() == onnx::TensorProto::DEFAULT);
   REQUIRE(written.graph().initializer(3).data_location() == onnx::TensorProto::EXTERNAL);
   CHECK(written.graph().initializer(3).external_data(1).value() == "200704");
   CHECK(written.ByteSizeLong() < 10'000);
-  const OnnxModel again = OnnxModel::load(folder.path("out.onnx"));
+  const OnnxModel again = OnnxModel::load(folder.file("out.onnx"));
   const Tensor big = again.weight("big"), bigger = again.weight("bigger");
   CHECK(static_cast<const char*>(big.raw())[200'003] == 1);
   CHECK(static_cast<const char*>(bigger.raw())[0] == 2);
-  again.save(folder.path("out.onnx"), {});
-  CHECK(OnnxModel::load(folder.path("out.onnx")).weight("w").data<float>()[0] == 1);
+  again.save(folder.file("out.onnx"), {});
+  CHECK(OnnxModel::load(folder.file("out.onnx")).weight("w").data<float>()[0] == 1);
 }
 
 TEST_CASE("a symbolic link at the new data file's name is replaced, not followed") {
   TemporaryFolder folder;
-  write_file(folder.path("victim"), "safe");
-  std::filesystem::create_symlink(folder.path("victim"), folder.path("out.onnx"));
-  model_of(kModel).save(folder.path("out.onnx"), {});
-  CHECK(read_file(folder.path("victim")) == "safe");
-  CHECK(OnnxModel::load(folder.path("out.onnx")).weight("w").data<float>()[0] == 1);
+  write_file(folder.file("victim"), "safe");
+  std::filesystem::create_symlink(folder.file("victim"), folder.file("out.onnx"));
+  model_of(kModel).save(folder.file("out.onnx"), {});
+  CHECK(read_file(folder.file("victim")) == "safe");
+  CHECK(OnnxModel::load(folder.file("out.onnx")).weight("w").data<float>()[0] == 1);
 }
 
 TEST_CASE("unknown names and wrong shapes are refused, all at once, and nothing is written") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   try {
     model_of(kModel).save(path, {{"nope", doubles({1}, {1})}, {"w", doubles({1}, {1})}});
     FAIL("no error");
@@ -197,7 +197,7 @@ TEST_CASE("a folder that does not exist is an error that names the file") {
 
 TEST_CASE("statistics that shared an initializer part when they differ") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   const OnnxModel m = model_of(
       graph_text("g (float[n,2] x) => (float[n,2] y) <float[2] s = {1,1}, float[2] b = {0,0},"
                  " float[2] mean = {0,0}, float[2] var = {1,1}>"
@@ -210,12 +210,9 @@ TEST_CASE("statistics that shared an initializer part when they differ") {
   CHECK(again.weight("m2").data<float>()[1] == 4);
 }
 
-}  // namespace
-}  // namespace trainrt
-
 TEST_CASE("training-mode nodes are written in their inference form") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   model_of("<ir_version: 8, opset_import: [\"\" : 17]>"
            "g (float[n,2] x) => (float[n,2] y, bool[n,2] mask)"
            "<float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}>"
@@ -232,7 +229,7 @@ TEST_CASE("training-mode nodes are written in their inference form") {
 
 TEST_CASE("a batch norm whose statistics are read keeps its training form") {
   TemporaryFolder folder;
-  const std::string path = folder.path("out.onnx");
+  const std::string path = folder.file("out.onnx");
   model_of("<ir_version: 8, opset_import: [\"\" : 17]>"
            "g (float[n,2] x) => (float[n,2] y, float[2] m2)"
            "<float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}>"
@@ -242,3 +239,6 @@ TEST_CASE("a batch norm whose statistics are read keeps its training form") {
   CHECK(p.graph().node(0).output_size() == 3);
   CHECK(p.graph().node(0).attribute(0).i() == 1);
 }
+
+}  // namespace
+}  // namespace trainrt

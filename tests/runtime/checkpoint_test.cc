@@ -7,29 +7,13 @@
 #include <fstream>
 #include <random>
 
+#include "tests/support/temporary_folder.h"
 #include "trainrt/error.h"
 
 namespace trainrt {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "trainrt-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string operator/(const char* name) const { return (path_ / name).string(); }
-  size_t files() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(path_), {}));
-  }
-
- private:
-  fs::path path_;
-};
 
 Checkpoint example() {
   Checkpoint c;
@@ -62,7 +46,7 @@ std::string failure(const std::string& path) {
 }
 
 TEST_CASE("a checkpoint comes back as it was") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_checkpoint(folder / "c", example());
   const Checkpoint back = read_checkpoint(folder / "c");
   const Checkpoint want = example();
@@ -82,25 +66,25 @@ TEST_CASE("a checkpoint comes back as it was") {
 }
 
 TEST_CASE("writing replaces the old file and leaves nothing beside it") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_checkpoint(folder / "c", example());
   Checkpoint other;
   other.text["step"] = "13";
   write_checkpoint(folder / "c", other);
   CHECK(read_checkpoint(folder / "c").number("step") == 13);
-  CHECK(folder.files() == 1);
+  CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("a checkpoint that cannot be written is an error and leaves nothing") {
-  const Folder folder;
+  const TemporaryFolder folder;
   CHECK_THROWS_AS(write_checkpoint(folder / "no/such/folder", example()), Error);
   fs::create_directory(folder / "taken");
   CHECK_THROWS_AS(write_checkpoint(folder / "taken", example()), Error);
-  CHECK(folder.files() == 1);
+  CHECK(folder.entries() == 1);
 }
 
 TEST_CASE("files that are no checkpoints are refused by name") {
-  const Folder folder;
+  const TemporaryFolder folder;
   CHECK(failure(folder / "absent").find("cannot be read") != std::string::npos);
   write(folder / "empty", "");
   CHECK(failure(folder / "empty").find("no checkpoint") != std::string::npos);
@@ -112,7 +96,7 @@ TEST_CASE("files that are no checkpoints are refused by name") {
 }
 
 TEST_CASE("another version is refused by its number") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_checkpoint(folder / "c", example());
   std::string bytes = read(folder / "c");
   bytes[8] = 9;
@@ -121,7 +105,7 @@ TEST_CASE("another version is refused by its number") {
 }
 
 TEST_CASE("a checkpoint cut off anywhere is refused") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_checkpoint(folder / "c", example());
   const std::string bytes = read(folder / "c");
   for (size_t n = 0; n < bytes.size(); n += 7) {
@@ -131,7 +115,7 @@ TEST_CASE("a checkpoint cut off anywhere is refused") {
 }
 
 TEST_CASE("any changed byte is noticed") {
-  const Folder folder;
+  const TemporaryFolder folder;
   write_checkpoint(folder / "c", example());
   const std::string bytes = read(folder / "c");
   for (size_t i = 0; i < bytes.size(); i += 3) {
@@ -145,7 +129,7 @@ TEST_CASE("any changed byte is noticed") {
 
 TEST_CASE("contents made up to fit the checksum are still checked") {
   // A valid header around random contents: lengths must not be trusted.
-  const Folder folder;
+  const TemporaryFolder folder;
   std::mt19937 random(5);
   Checkpoint c;
   for (int round = 0; round < 200; ++round) {

@@ -1,34 +1,12 @@
 #include "runtime/executor.h"
 
-#include <atomic>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "graph/builder.h"
 #include "kernels/reference/evaluate.h"
+#include "tests/runtime/count_allocations.h"
 #include "tests/runtime/joint_graphs.h"
-
-namespace {
-std::atomic<long> allocations{0};
-}
-
-void* operator new(std::size_t n) {
-  ++allocations;
-  if (void* p = std::malloc(n == 0 ? 1 : n)) return p;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t n, std::align_val_t alignment) {
-  ++allocations;
-  const auto a = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (n + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace trainrt {
 namespace {
@@ -179,9 +157,9 @@ TEST_CASE("a step allocates nothing") {
   arena.reserve(plan.arena_bytes());
   Executor executor(plan, arena);
   executor.run();
-  const long before = allocations;
+  const long before = testing::allocation_count();
   executor.run();
-  CHECK(allocations - before == 0);
+  CHECK(testing::allocation_count() - before == 0);
 }
 
 TEST_CASE("a plan follows an arena that moves") {

@@ -2,32 +2,20 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 
 #include "tests/runtime/models.h"
+#include "tests/support/failure.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trainrt {
 namespace {
 
+using testing::contains;
 using testing::exact;
+using testing::failure;
 using testing::largest_difference;
 using testing::numbers;
-
-std::string failure(const std::function<void()>& f, ErrorCode code) {
-  try {
-    f();
-  } catch (const Error& e) {
-    CHECK(e.code() == code);
-    return e.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 double dot(const Tensor& a, const Tensor& b) {
   double sum = 0;
@@ -367,23 +355,21 @@ TEST_CASE("check lists nothing for a trainable model, and says when there is not
 }
 
 TEST_CASE("export writes the trained weights under the same names") {
-  std::string pattern = (std::filesystem::temp_directory_path() / "trainrt-XXXXXX").string();
-  REQUIRE(mkdtemp(pattern.data()) != nullptr);
-  const std::string path = pattern + "/out.onnx";
+  const TemporaryFolder folder;
+  const std::string path = folder / "out.onnx";
   Module m = testing::load(testing::mlp_model());
   m.get_parameter("fc1.bias").value().fill(0.25);
   m.export_onnx(path);
   const Module back(path);
   CHECK(back.get_parameter("fc1.bias").value().data<float>()[3] == 0.25f);
   CHECK(back.inputs()[0].symbols[0] == "n");
-  m.save(pattern + "/weights");
+  m.save(folder / "weights");
   Module other = testing::load(testing::mlp_model());
-  other.load(pattern + "/weights");
+  other.load(folder / "weights");
   CHECK(other.get_parameter("fc1.bias").value().data<float>()[3] == 0.25f);
   Module wrong = testing::load(testing::embedding_model());
-  CHECK(contains(failure([&] { wrong.load(pattern + "/weights"); }, ErrorCode::kInput),
+  CHECK(contains(failure([&] { wrong.load(folder / "weights"); }, ErrorCode::kInput),
                  "does not fit the model"));
-  std::filesystem::remove_all(pattern);
 }
 
 TEST_CASE("synthetic inputs have the declared shapes") {

@@ -3,11 +3,14 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "tests/runtime/models.h"
+#include "tests/support/failure.h"
 
 namespace trainrt {
 namespace {
 
+using testing::contains;
 using testing::exact;
+using testing::failure;
 using testing::numbers;
 
 std::shared_ptr<Session> session_of(const std::string& bytes, ModuleOptions options = exact()) {
@@ -18,20 +21,6 @@ StepSpec eval_spec() {
   StepSpec spec;
   spec.training = false;
   return spec;
-}
-
-std::string failure(const std::function<void()>& f, ErrorCode code) {
-  try {
-    f();
-  } catch (const Error& e) {
-    CHECK(e.code() == code);
-    return e.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("one plan per signature, used again") {

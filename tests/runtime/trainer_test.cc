@@ -9,40 +9,17 @@
 
 #include "runtime/train/checkpoint.h"
 #include "tests/runtime/models.h"
+#include "tests/support/failure.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trainrt {
 namespace {
 
+using testing::contains;
 using testing::exact;
+using testing::failure;
 using testing::largest_difference;
 using testing::numbers;
-
-std::string failure(const std::function<void()>& f, ErrorCode code) {
-  try {
-    f();
-  } catch (const Error& e) {
-    CHECK(e.code() == code);
-    return e.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-class Folder {
- public:
-  Folder() {
-    path_ = (std::filesystem::temp_directory_path() / "trainrt-XXXXXX").string();
-    REQUIRE(mkdtemp(path_.data()) != nullptr);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const char* name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 TensorMap class_batch(int64_t n, uint64_t seed) {
   std::vector<int64_t> target;
@@ -366,7 +343,7 @@ TEST_CASE("an embedding trains by the rows that were looked up") {
 TEST_CASE("a resumed run continues bit by bit") {
   for (const int64_t accumulate : {1, 3}) {
     INFO("accumulate " << accumulate);
-    const Folder folder;
+    const TemporaryFolder folder;
     TrainerOptions options = options_of("cross_entropy", "adamw", 0.02);
     options.accumulate = accumulate;
     options.ema = 0.9;
@@ -401,7 +378,7 @@ TEST_CASE("a resumed run continues bit by bit") {
 }
 
 TEST_CASE("a checkpoint that does not fit is refused and changes nothing") {
-  const Folder folder;
+  const TemporaryFolder folder;
   Module m = testing::load(testing::mlp_model(), exact());
   Trainer trainer(m, options_of("cross_entropy", "adam", 0.02));
   trainer.step(class_batch(4, 1));
@@ -432,7 +409,7 @@ TEST_CASE("a checkpoint that does not fit is refused and changes nothing") {
 }
 
 TEST_CASE("a trainer's checkpoint gives its weights to a module") {
-  const Folder folder;
+  const TemporaryFolder folder;
   Module m = testing::load(testing::mlp_model(), exact());
   Trainer trainer(m, options_of("cross_entropy", "adam", 0.02));
   trainer.step(class_batch(4, 1));

@@ -9,7 +9,7 @@
 #include "runtime/data/safetensors.h"
 #include "tests/runtime/cli/program.h"
 #include "tests/runtime/cli/tiny_models.h"
-#include "tests/runtime/data/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trainrt {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "runtime/data/file.h"
 #include "runtime/data/zip.h"
-#include "tests/runtime/data/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "trainrt/error.h"
 
 namespace trainrt {

@@ -13,7 +13,7 @@
 #include "runtime/data/image_folder.h"
 #include "runtime/data/npy.h"
 #include "runtime/data/safetensors.h"
-#include "tests/runtime/data/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 #include "trainrt/error.h"
 
 #define STB_IMAGE_WRITE_STATIC

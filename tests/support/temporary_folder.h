@@ -1,6 +1,6 @@
 // A folder for one test.
-#ifndef TRAINRT_TESTS_RUNTIME_DATA_TEMPORARY_FOLDER_H_
-#define TRAINRT_TESTS_RUNTIME_DATA_TEMPORARY_FOLDER_H_
+#ifndef TRAINRT_TESTS_SUPPORT_TEMPORARY_FOLDER_H_
+#define TRAINRT_TESTS_SUPPORT_TEMPORARY_FOLDER_H_
 
 #include <cstdlib>
 #include <filesystem>
@@ -28,6 +28,8 @@ class TemporaryFolder {
   }
 
   std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::string operator/(const std::string& name) const { return file(name); }
+  std::string path() const { return path_.string(); }
   std::string write(const std::string& name, std::string_view bytes) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << bytes;
@@ -47,4 +49,4 @@ class TemporaryFolder {
 
 }  // namespace trainrt
 
-#endif  // TRAINRT_TESTS_RUNTIME_DATA_TEMPORARY_FOLDER_H_
+#endif  // TRAINRT_TESTS_SUPPORT_TEMPORARY_FOLDER_H_
