@@ -2,14 +2,11 @@
 #ifndef TRAINRT_DATA_H_
 #define TRAINRT_DATA_H_
 
-#include <map>
 #include <string>
 
 #include "trainrt/tensor.h"
 
 namespace trainrt {
-
-using TensorMap = std::map<std::string, Tensor>;
 
 /// The arrays of a NumPy .npz file by name. Throws Error(kFile) naming the file and the fault.
 TensorMap load_npz(const std::string& path);

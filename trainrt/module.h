@@ -22,7 +22,6 @@ namespace trainrt {
 class Session;  // the machinery behind Module and Trainer; not part of the public interface
 struct ParameterState;
 
-using TensorMap = std::map<std::string, Tensor>;
 /// Names and values in a stable order.
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 

@@ -2,8 +2,10 @@
 #ifndef TRAINRT_TENSOR_H_
 #define TRAINRT_TENSOR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -94,6 +96,9 @@ class Tensor {
   Shape shape_;
   int64_t size_ = 0;
 };
+
+/// Tensors by name.
+using TensorMap = std::map<std::string, Tensor>;
 
 template <typename T>
 Tensor Tensor::from(std::span<const T> values, Shape shape) {

@@ -3,9 +3,9 @@
 
 namespace trainrt {
 
-std::map<std::string, Tensor> load_npz(const std::string& path) { return read_npz(path); }
+TensorMap load_npz(const std::string& path) { return read_npz(path); }
 
-void save_npz(const std::string& path, const std::map<std::string, Tensor>& arrays) {
+void save_npz(const std::string& path, const TensorMap& arrays) {
   write_npz(path, {arrays.begin(), arrays.end()});
 }
 

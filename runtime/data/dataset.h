@@ -14,8 +14,6 @@
 
 namespace trainrt {
 
-using TensorMap = std::map<std::string, Tensor>;
-
 /// What decides random augmentation, so that a resumed run draws the same.
 struct BatchContext {
   uint64_t seed = 0;
