@@ -10,7 +10,15 @@
 namespace trainrt {
 
 enum class LossKind : uint8_t {
-  kCrossEntropy, kNll, kMse, kL1, kHuber, kBceWithLogits, kBce, kSum, kMean
+  kCrossEntropy,
+  kNll,
+  kMse,
+  kL1,
+  kHuber,
+  kBceWithLogits,
+  kBce,
+  kSum,
+  kMean
 };
 
 /// One term of the loss: `NAME[:OUTPUT][*WEIGHT]`.

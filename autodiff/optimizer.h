@@ -19,14 +19,15 @@ double default_learning_rate(OptimizerKind kind);
 double default_weight_decay(OptimizerKind kind);
 
 struct UpdateTarget {
-  std::string name;       // of the parameter
-  Var parameter;          // Input node, role kParameter
+  std::string name;  // of the parameter
+  Var parameter;     // Input node, role kParameter
   Var gradient;
 };
 
 /// Appends one OptimizerUpdate per target in section kUpdate, with Input nodes for the slots (role
-/// kOptimizerState, named "SLOT/PARAMETER", e.g. "exp_avg/fc.weight") and kState outputs. `hyper` is
-/// float64[2] (see optimizer_slots), `scale` multiplies every gradient (clipping): absent means 1.
+/// kOptimizerState, named "SLOT/PARAMETER", e.g. "exp_avg/fc.weight") and kState outputs. `hyper`
+/// is float64[2] (see optimizer_slots), `scale` multiplies every gradient (clipping): absent
+/// means 1.
 void add_updates(Builder& builder, const OptimizerAttrs& attrs, std::vector<UpdateTarget> targets,
                  Var hyper, Var scale);
 

@@ -15,8 +15,12 @@ class GradArgs {
   GradArgs(Builder& builder, const Node& node, std::span<const Var> inputs,
            std::span<const Var> outputs, std::span<const Var> output_gradients,
            std::vector<bool> needed)
-      : builder_(builder), node_(node), inputs_(inputs), outputs_(outputs),
-        gradients_(output_gradients), needed_(std::move(needed)) {}
+      : builder_(builder),
+        node_(node),
+        inputs_(inputs),
+        outputs_(outputs),
+        gradients_(output_gradients),
+        needed_(std::move(needed)) {}
 
   Builder& builder() const { return builder_; }
   size_t input_count() const { return inputs_.size(); }

@@ -51,8 +51,10 @@ int train(const char* model, const char* train_file, const char* val_file, const
     int64_t steps = 0;
     for (size_t begin = 0; begin < order.size(); begin += 32, ++steps) {
       const size_t end = std::min(order.size(), begin + 32);  // the last batch is a smaller one
-      loss += trainer.step(take(data, {order.begin() + static_cast<std::ptrdiff_t>(begin),
-                                       order.begin() + static_cast<std::ptrdiff_t>(end)})).loss;
+      loss += trainer
+                  .step(take(data, {order.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    order.begin() + static_cast<std::ptrdiff_t>(end)}))
+                  .loss;
     }
     const trainrt::EvalResult result = trainer.evaluate(val);
     std::printf("epoch %d: loss %.4f, validation accuracy %.4f\n", epoch,

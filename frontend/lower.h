@@ -32,9 +32,9 @@ class LowerContext {
 
   Builder& b;
   const SpecializeOptions& options;
-  const int64_t opset;       // version of the node's domain that the file imports
-  const std::string op;      // op type
-  const DType working;       // = options.working
+  const int64_t opset;   // version of the node's domain that the file imports
+  const std::string op;  // op type
+  const DType working;   // = options.working
 
   // Inputs. Optional ones that are absent give an absent Var.
   virtual size_t input_count() const = 0;  // trailing absent ones not counted
@@ -83,8 +83,8 @@ class LowerContext {
   DType attr_dtype(std::string_view name) const;
 
   // Outputs.
-  virtual size_t output_count() const = 0;          // named ones, trailing unnamed not counted
-  virtual bool wants(size_t i) const = 0;           // the file names output i and something reads it
+  virtual size_t output_count() const = 0;  // named ones, trailing unnamed not counted
+  virtual bool wants(size_t i) const = 0;   // the file names output i and something reads it
   virtual void set(size_t i, Var value) = 0;
   void set(Var value) { set(0, value); }
 
@@ -123,12 +123,23 @@ class LowerContext {
  protected:
   LowerContext(Builder& builder, const SpecializeOptions& opts, int64_t opset_version,
                std::string op_type)
-      : b(builder), options(opts), opset(opset_version), op(std::move(op_type)),
+      : b(builder),
+        options(opts),
+        opset(opset_version),
+        op(std::move(op_type)),
         working(opts.working) {}
 };
 
 /// Inputs through which gradients flow, for finding parameters before any shape is known.
-enum class GradInputs : uint8_t { kAll, kNone, kFirst, kFirstTwo, kFirstThree, kSecond, kAllButFirst };
+enum class GradInputs : uint8_t {
+  kAll,
+  kNone,
+  kFirst,
+  kFirstTwo,
+  kFirstThree,
+  kSecond,
+  kAllButFirst
+};
 
 struct LoweringRow {
   std::string_view domain;  // "" for ai.onnx
@@ -148,16 +159,17 @@ std::optional<int64_t> oldest_lowering(std::string_view domain, std::string_view
 
 // One list per family, and all of them.
 std::vector<std::span<const LoweringRow>> lowering_lists();
-std::span<const LoweringRow> elementwise_lowerings();   // arithmetic, logic, activations, Cast, Where
-std::span<const LoweringRow> shape_lowerings();         // Reshape family, Slice, Concat, Pad, …
-std::span<const LoweringRow> indexing_lowerings();      // Gather and Scatter families, TopK, OneHot
-std::span<const LoweringRow> reduction_lowerings();     // reductions, ArgMax, cumulative
-std::span<const LoweringRow> linear_lowerings();        // MatMul, Gemm, Einsum, Det
-std::span<const LoweringRow> conv_lowerings();          // Conv, ConvTranspose, pools, Resize
-std::span<const LoweringRow> norm_lowerings();          // normalisations, Softmax, losses
-std::span<const LoweringRow> random_lowerings();        // Dropout, Random*
-std::span<const LoweringRow> recurrent_lowerings();     // LSTM, GRU, RNN
-std::span<const LoweringRow> attention_lowerings();     // Attention, RotaryEmbedding
+std::span<const LoweringRow>
+elementwise_lowerings();                             // arithmetic, logic, activations, Cast, Where
+std::span<const LoweringRow> shape_lowerings();      // Reshape family, Slice, Concat, Pad, …
+std::span<const LoweringRow> indexing_lowerings();   // Gather and Scatter families, TopK, OneHot
+std::span<const LoweringRow> reduction_lowerings();  // reductions, ArgMax, cumulative
+std::span<const LoweringRow> linear_lowerings();     // MatMul, Gemm, Einsum, Det
+std::span<const LoweringRow> conv_lowerings();       // Conv, ConvTranspose, pools, Resize
+std::span<const LoweringRow> norm_lowerings();       // normalisations, Softmax, losses
+std::span<const LoweringRow> random_lowerings();     // Dropout, Random*
+std::span<const LoweringRow> recurrent_lowerings();  // LSTM, GRU, RNN
+std::span<const LoweringRow> attention_lowerings();  // Attention, RotaryEmbedding
 std::span<const LoweringRow> control_flow_lowerings();  // If, Loop, Scan
 std::span<const LoweringRow> sequence_lowerings();      // Sequence*, SplitToSequence
 std::span<const LoweringRow> contrib_lowerings();       // com.microsoft

@@ -35,10 +35,11 @@ std::string to_string(const Port& port);
 
 /// A weight of the file. The rule of discovery stands in docs/design.md, "Parameters".
 struct WeightInfo {
-  std::string name;      // as in the file; Constant nodes: the output's name, "#2" … on recurrence
-  std::string original;  // the framework's name where it can be told (blocks.0.attn.weight), else name
-  bool transposed = false;  // the file holds the framework's weight transposed
-  std::string module;       // dotted path of the owning module, may be empty
+  std::string name;  // as in the file; Constant nodes: the output's name, "#2" … on recurrence
+  std::string
+      original;  // the framework's name where it can be told (blocks.0.attn.weight), else name
+  bool transposed = false;        // the file holds the framework's weight transposed
+  std::string module;             // dotted path of the owning module, may be empty
   DType dtype = DType::kFloat32;  // as stored
   Shape shape;
   std::string reason;  // why it is, or is not, a parameter
@@ -118,10 +119,10 @@ class OnnxModel {
                          Diagnostics& problems) const;
 
   /// Writes the same model with new values for some weights (file names, any float dtype, converted
-  /// to the stored one), BatchNormalization and Dropout in their inference form (what other consumers
-  /// compute is then what eval mode computes here), all else as it was; external data is kept external
-  /// or made so above 2 GB.
-  /// Written to a temporary file and renamed. Throws Error(kFile).
+  /// to the stored one), BatchNormalization and Dropout in their inference form (what other
+  /// consumers compute is then what eval mode computes here), all else as it was; external data is
+  /// kept external or made so above 2 GB. Written to a temporary file and renamed. Throws
+  /// Error(kFile).
   void save(const std::string& path, const std::map<std::string, Tensor>& values) const;
 
  private:

@@ -201,12 +201,12 @@ struct OptimizerAttrs {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
 };
 
-using Attrs = std::variant<NoAttrs, InputAttrs, ConstantAttrs, FillAttrs, ClipAttrs, CastAttrs,
-                           ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs,
-                           TriluAttrs, GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs,
-                           ArgAttrs, CumAttrs, TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs,
-                           InterpolateAttrs, NormAttrs, LossAttrs, DropoutAttrs, RandomAttrs,
-                           OptimizerAttrs>;
+using Attrs =
+    std::variant<NoAttrs, InputAttrs, ConstantAttrs, FillAttrs, ClipAttrs, CastAttrs, ShapeAttrs,
+                 PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
+                 GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
+                 TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, NormAttrs,
+                 LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs
 /// of OptimizerUpdate. The hyper input is float64[2]: learning rate, number of this step (from 1).

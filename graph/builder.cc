@@ -275,9 +275,8 @@ Var slice(Var x, int64_t axis, int64_t start, int64_t size, int64_t step) {
 Var concat(std::span<const Var> parts, int64_t axis) {
   TRAINRT_CHECK(!parts.empty(), "concat of nothing");
   if (parts.size() == 1) return parts[0];
-  return parts[0]
-      .builder()
-      .add_all(Op::kConcat, parts, AxisAttrs{normalized(axis, parts[0].rank())})[0];
+  return parts[0].builder().add_all(Op::kConcat, parts,
+                                    AxisAttrs{normalized(axis, parts[0].rank())})[0];
 }
 
 std::vector<Var> split(Var x, int64_t axis, std::vector<int64_t> sizes) {

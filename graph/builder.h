@@ -18,9 +18,9 @@ class Builder;
 
 /// Computes a node from constant inputs; the reference kernels provide one
 /// (kernels/reference/evaluate.h). Output types are those that infer_types gave.
-using Evaluator = std::function<std::vector<Tensor>(Op op, const Attrs& attrs,
-                                                    std::span<const Tensor> inputs,
-                                                    std::span<const TensorType> outputs)>;
+using Evaluator =
+    std::function<std::vector<Tensor>(Op op, const Attrs& attrs, std::span<const Tensor> inputs,
+                                      std::span<const TensorType> outputs)>;
 
 /// A value together with the builder that made it, so that formulas read as formulas. Cheap to
 /// copy; valid as long as the builder lives. A default Var means "absent".

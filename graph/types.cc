@@ -34,9 +34,7 @@ bool is_state_update(Op op) {
   return op == Op::kAssign || op == Op::kAssignAdd || op == Op::kOptimizerUpdate;
 }
 
-bool is_view(Op op) {
-  return op == Op::kReshape || op == Op::kIdentity || op == Op::kStopGradient;
-}
+bool is_view(Op op) { return op == Op::kReshape || op == Op::kIdentity || op == Op::kStopGradient; }
 
 std::string to_string(const TensorType& type) {
   return std::string(dtype_name(type.dtype)) + to_string(type.shape);

@@ -42,9 +42,13 @@ struct KernelArgs {
   void* scratch;  // of the size that plan() booked; shared by all nodes of a plan
 
   template <typename T>
-  const T* input(size_t i) const { return static_cast<const T*>(in[i]); }
+  const T* input(size_t i) const {
+    return static_cast<const T*>(in[i]);
+  }
   template <typename T>
-  T* output(size_t i) const { return static_cast<T*>(out[i]); }
+  T* output(size_t i) const {
+    return static_cast<T*>(out[i]);
+  }
 };
 
 /// A planned node. run() neither allocates nor looks anything up, uses OpenMP inside, and throws

@@ -97,10 +97,10 @@ void check_class_ids(const LossTerm& term, const Tensor& target) {
   const int64_t rest = expected.size(), all = term.output_type.size();
   int64_t classes = rest > 0 ? all / rest : 0;
   if (rest == 0) {
-    const auto axis = term.spec.class_axis.value_or(output.size() >= 4 && output.size() <= 5
-                                                        ? 1
-                                                        : static_cast<int64_t>(output.size()) - 1);
-    classes = output[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(output.size()) : axis)];
+    const auto axis = term.spec.class_axis.value_or(
+        output.size() >= 4 && output.size() <= 5 ? 1 : static_cast<int64_t>(output.size()) - 1);
+    classes =
+        output[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(output.size()) : axis)];
   }
   const std::span<const int64_t> ids = target.data<int64_t>();
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -16,7 +16,8 @@ Tensor fit_input(const std::string& name, DType declared, DType working, const T
 
 /// The target in the type that its loss takes. Integers and bools become floats when every value is
 /// exact in the working type; floats never become class ids.
-Tensor fit_target(const LossSpec& spec, const std::string& name, DType working, const Tensor& given);
+Tensor fit_target(const LossSpec& spec, const std::string& name, DType working,
+                  const Tensor& given);
 
 /// Class ids lie in [0, classes) or are -100; throws Error(kInput) naming value, place and range.
 void check_class_ids(const LossTerm& term, const Tensor& target);

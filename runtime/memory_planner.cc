@@ -45,7 +45,8 @@ MemoryLayout plan_memory(std::span<const Lifetime> blocks) {
   for (const Lifetime& b : blocks) {
     TRAINRT_CHECK(b.first <= b.last, "a block that ends before it begins");
     if (b.bytes > std::numeric_limits<size_t>::max() / 4 - total) {
-      throw Error(ErrorCode::kMemory, "the intermediate values need more bytes than can be counted");
+      throw Error(ErrorCode::kMemory,
+                  "the intermediate values need more bytes than can be counted");
     }
     total += padded(b.bytes);
   }
@@ -85,9 +86,10 @@ MemoryLayout plan_memory(std::span<const Lifetime> blocks) {
     layout.offsets[i] = offset;
     layout.peak = std::max(layout.peak, offset + size);
     const Placed entry{offset, offset + size, b.first, b.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
-                                   [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
-                  entry);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), entry,
+                         [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
+        entry);
   }
   return layout;
 }

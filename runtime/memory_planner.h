@@ -28,8 +28,8 @@ inline constexpr size_t kBlockAlignment = 64;
 inline constexpr size_t kPageBlock = size_t{1} << 20;
 
 /// Best fit by decreasing size: blocks are placed from the largest to the smallest, each into the
-/// smallest gap that its neighbours in time leave. Blocks whose lifetimes meet never overlap. Throws
-/// Error(kMemory) when sizes overflow. Deterministic.
+/// smallest gap that its neighbours in time leave. Blocks whose lifetimes meet never overlap.
+/// Throws Error(kMemory) when sizes overflow. Deterministic.
 MemoryLayout plan_memory(std::span<const Lifetime> blocks);
 
 }  // namespace trainrt

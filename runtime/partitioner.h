@@ -18,8 +18,9 @@ struct Refusal {
 };
 
 struct Assignment {
-  const KernelRow* row = nullptr;  // null for inputs and constants, and where nothing supports the node
-  std::vector<Refusal> refusals;   // of the rows before it
+  const KernelRow* row =
+      nullptr;  // null for inputs and constants, and where nothing supports the node
+  std::vector<Refusal> refusals;  // of the rows before it
 };
 
 /// Lists of rows in order of preference.

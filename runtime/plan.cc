@@ -74,11 +74,12 @@ Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
     size_t need = 0;
     for (size_t part : parts) {
       if (part > limit - need) {
-        throw Error(ErrorCode::kMemory,
-                    "this step needs " + megabytes(layout.peak) + " for intermediate values, " +
-                        megabytes(fixed_bytes_) + " for inputs, outputs and constants, " +
-                        megabytes(state_bytes) + " for parameters and optimizer state; the limit is " +
-                        megabytes(limit) + ": use smaller batches or shapes");
+        throw Error(ErrorCode::kMemory, "this step needs " + megabytes(layout.peak) +
+                                            " for intermediate values, " + megabytes(fixed_bytes_) +
+                                            " for inputs, outputs and constants, " +
+                                            megabytes(state_bytes) +
+                                            " for parameters and optimizer state; the limit is " +
+                                            megabytes(limit) + ": use smaller batches or shapes");
       }
       need += part;
     }
@@ -112,7 +113,8 @@ Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
   lower_bound_ = layout.lower_bound;
 
   block_offset_.assign(schedule_.blocks.size(), 0);
-  for (size_t i = 0; i < arena_blocks.size(); ++i) block_offset_[arena_blocks[i]] = layout.offsets[i];
+  for (size_t i = 0; i < arena_blocks.size(); ++i)
+    block_offset_[arena_blocks[i]] = layout.offsets[i];
   std::vector<Tensor> block_tensor(schedule_.blocks.size());
   for (const Node& node : graph_.nodes()) {
     if (node.outputs.empty()) continue;
@@ -123,9 +125,9 @@ Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
       const auto& attrs = std::get<InputAttrs>(node.attrs);
       if (schedule_.blocks[at(block)].storage == Storage::kState) {
         tensor = state(attrs);
-        TRAINRT_CHECK(tensor.defined() && tensor.dtype() == attrs.dtype &&
-                          tensor.shape() == attrs.shape,
-                      "state '" + attrs.name + "' is not what the graph expects");
+        TRAINRT_CHECK(
+            tensor.defined() && tensor.dtype() == attrs.dtype && tensor.shape() == attrs.shape,
+            "state '" + attrs.name + "' is not what the graph expects");
       } else {
         tensor = Tensor(attrs.dtype, attrs.shape);
       }

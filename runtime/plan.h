@@ -14,7 +14,8 @@
 
 namespace trainrt {
 
-/// The tensor that holds a state input: parameter, buffer, moment, gradient store (Storage::kState).
+/// The tensor that holds a state input: parameter, buffer, moment, gradient store
+/// (Storage::kState).
 using StateLookup = std::function<Tensor(const InputAttrs&)>;
 
 struct PlanOptions {
@@ -72,8 +73,8 @@ class Plan {
   std::vector<Assignment> rows_;
   Schedule schedule_;
   std::vector<PlanStep> steps_;
-  std::vector<Tensor> keep_;            // constants, inputs, outputs and state
-  std::vector<Tensor> value_tensor_;    // by ValueId; defined for values at fixed addresses
+  std::vector<Tensor> keep_;          // constants, inputs, outputs and state
+  std::vector<Tensor> value_tensor_;  // by ValueId; defined for values at fixed addresses
   std::vector<size_t> block_offset_;
   size_t arena_bytes_ = 0, lower_bound_ = 0, fixed_bytes_ = 0;
   int64_t flops_ = 0;

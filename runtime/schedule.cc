@@ -185,9 +185,9 @@ class Scheduler {
     position_.assign(at(graph_.node_count()), kNever);
     for (size_t p = 0; p < order.size(); ++p) {
       for (int32_t before : preds[at(order[p])]) {
-        TRAINRT_CHECK(position_[at(before)] != kNever,
-                      describe(graph_, NodeId{order[p]}) + " cannot run after " +
-                          describe(graph_, NodeId{before}));
+        TRAINRT_CHECK(position_[at(before)] != kNever, describe(graph_, NodeId{order[p]}) +
+                                                           " cannot run after " +
+                                                           describe(graph_, NodeId{before}));
       }
       position_[at(order[p])] = static_cast<int32_t>(p);
       schedule_.order.push_back(NodeId{order[p]});
@@ -195,7 +195,8 @@ class Scheduler {
   }
 
   // An update node could run behind main position `ready` (the latest it waits for). It is wanted
-  // where the first state update that needs it is ready: not earlier, or its result would lie around.
+  // where the first state update that needs it is ready: not earlier, or its result would lie
+  // around.
   std::vector<int32_t> interleave(const std::vector<int32_t>& main,
                                   const std::vector<int32_t>& update,
                                   const std::vector<std::vector<int32_t>>& preds) const {
@@ -265,9 +266,8 @@ class Scheduler {
             dying.bytes != group_[at(out)].bytes) {
           continue;
         }
-        const auto reads = std::count_if(node.inputs.begin(), node.inputs.end(), [&](ValueId w) {
-          return root(w.index) == in;
-        });
+        const auto reads = std::count_if(node.inputs.begin(), node.inputs.end(),
+                                         [&](ValueId w) { return root(w.index) == in; });
         if (reads > 1 && !is_elementwise(node.op)) continue;
         Block& merged = group_[at(in)];
         merged.storage = storage;

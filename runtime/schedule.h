@@ -36,10 +36,10 @@ struct Block {
 };
 
 struct Schedule {
-  std::vector<NodeId> order;       // nodes that run; views and constants do not
-  std::vector<int32_t> block_of;   // by ValueId; -1 for values that nobody makes or reads
+  std::vector<NodeId> order;      // nodes that run; views and constants do not
+  std::vector<int32_t> block_of;  // by ValueId; -1 for values that nobody makes or reads
   std::vector<Block> blocks;
-  std::vector<bool> copies;        // by NodeId: a view that must be copied
+  std::vector<bool> copies;  // by NodeId: a view that must be copied
 };
 
 /// `rows` as partition() gave them. Throws Error(kInternal) for a graph that verify() would refuse.

@@ -138,9 +138,9 @@ Batch Session::make_batch(const TensorMap& given, const TensorMap& fixed) const 
     } else if (name.starts_with("dy/")) {
       batch.grads[name.substr(3)] = value;
     } else {
-      throw Error(ErrorCode::kInput,
-                  "'" + name + "' is no input of the model; those are " + names() +
-                      " (targets are called 'target' or 'target/OUTPUT')");
+      throw Error(ErrorCode::kInput, "'" + name + "' is no input of the model; those are " +
+                                         names() +
+                                         " (targets are called 'target' or 'target/OUTPUT')");
     }
   }
   for (const auto& [name, port] : ports) {
@@ -181,13 +181,11 @@ StepInputs Session::step_inputs(const Batch& batch) const {
 
 StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const StageHook& on_stage,
                                Diagnostics& problems) {
-  StepContext context{model_,
-                      {working(), spec.training, batch_norm_mode(options_.batch_norm),
-                       options_.dropout},
-                      [this](const std::string& name) {
-                        return parameters_[by_name_.at(name)]->requires_grad;
-                      },
-                      on_stage};
+  StepContext context{
+      model_,
+      {working(), spec.training, batch_norm_mode(options_.batch_norm), options_.dropout},
+      [this](const std::string& name) { return parameters_[by_name_.at(name)]->requires_grad; },
+      on_stage};
   for (;;) {
     Diagnostics found;
     StepGraph built = build_step(context, spec, step_inputs(batch), found);
@@ -197,12 +195,13 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
     TRAINRT_CHECK(built.needs_value.empty(), "specialization asks for values that it was given");
     for (const Problem& p : found.problems()) problems.add(p);
     if (found.empty() && spec.update && built.trainable.empty()) {
-      throw Error(ErrorCode::kUnsupported,
-                  "nothing to train: the loss depends on none of the " +
-                      std::to_string(std::count_if(parameters_.begin(), parameters_.end(),
-                                                   [](const auto& p) { return p->requires_grad; })) +
-                      " parameters that are not frozen (the file has " +
-                      std::to_string(parameters_.size()) + ")");
+      throw Error(
+          ErrorCode::kUnsupported,
+          "nothing to train: the loss depends on none of the " +
+              std::to_string(std::count_if(parameters_.begin(), parameters_.end(),
+                                           [](const auto& p) { return p->requires_grad; })) +
+              " parameters that are not frozen (the file has " +
+              std::to_string(parameters_.size()) + ")");
     }
     return built;
   }
@@ -244,8 +243,8 @@ Tensor Session::state_tensor(const InputAttrs& attrs) const {
 
 std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
   PlanOptions options;
-  options.kernels = kernel_lists(options_.backend == Backend::kReference ||
-                                 working() == DType::kFloat64);
+  options.kernels =
+      kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64);
   options.schedule.interleave_updates = !spec.sections;
   // The file's own copy of the weights; the stores are counted as state of the plan.
   options.bytes_in_use = parameter_store_.bytes() + buffers_.bytes();
@@ -282,8 +281,8 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     const auto start = std::chrono::steady_clock::now();
     Diagnostics problems;
     StepGraph built = build_graph(spec, batch, {}, problems);
-    const char* what = spec.seeds == Seeds::kNone ? "the model cannot be run"
-                                                  : "the model cannot be trained";
+    const char* what =
+        spec.seeds == Seeds::kNone ? "the model cannot be run" : "the model cannot be trained";
     problems.throw_if_any(ErrorCode::kUnsupported, what);
     // A target that does not fit must not leave a plan behind, nor touch any state.
     step = std::make_shared<CompiledStep>();
@@ -292,8 +291,8 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     step->terms = std::move(built.terms);
     step->plan = make_plan(spec, std::move(built.graph));
     step->executor = std::make_unique<Executor>(*step->plan, arena_);
-    step->plan_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-                        .count();
+    step->plan_ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     step->key = make_key(spec, batch);  // more inputs may have become part of it
     plans_.push_front(step);
     while (plans_.size() > options_.plan_cache) plans_.pop_back();
@@ -310,8 +309,7 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
   return step;
 }
 
-std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch,
-                                        Diagnostics& problems) {
+std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch, Diagnostics& problems) {
   StepGraph built = build_graph(spec, batch, {}, problems);
   if (problems.empty()) {
     partition(built.graph,
@@ -330,7 +328,8 @@ void Session::load(CompiledStep& step, const Batch& batch, double lr, int64_t up
   }
   for (const auto& [name, value] : batch.targets) {
     const Tensor to = plan.input(name, InputRole::kTarget);
-    if (to.defined()) fill(to, value.shape() == to.shape() ? value : value.reshape(to.shape()), name);
+    if (to.defined())
+      fill(to, value.shape() == to.shape() ? value : value.reshape(to.shape()), name);
   }
   Tensor rng = plan.input("rng", InputRole::kRng);
   if (rng.defined()) {

@@ -42,10 +42,10 @@ struct CompiledStep {
 
 /// Inputs of a call after checks and conversions.
 struct Batch {
-  TensorMap inputs;   // by the model's names
+  TensorMap inputs;             // by the model's names
   std::set<std::string> fixed;  // inputs whose contents are part of the plan
-  TensorMap targets;  // by "target", "target/OUTPUT"
-  TensorMap grads;    // by output
+  TensorMap targets;            // by "target", "target/OUTPUT"
+  TensorMap grads;              // by output
 };
 
 class Session {

@@ -76,7 +76,8 @@ class StepBuilder {
       std::vector<Var> wrt;
       for (const Output& o : std::vector<Output>(graph().outputs())) {
         const Var y = builder.wrap(o.value);
-        if (o.role == OutputRole::kOutput && is_float(y.dtype())) seeds.push_back({y, full_like(y, 1)});
+        if (o.role == OutputRole::kOutput && is_float(y.dtype()))
+          seeds.push_back({y, full_like(y, 1)});
       }
       for (NodeId id : graph().inputs(InputRole::kParameter)) {
         wrt.push_back(builder.wrap(graph().node(id).outputs[0]));
@@ -107,8 +108,8 @@ class StepBuilder {
       for (const auto& [name, value] : outputs) {
         const TensorType type = graph().type(value);
         if (!is_float(type.dtype) || !is_seed(name)) continue;
-        seeds.push_back({builder.wrap(value),
-                         builder.input({"dy/" + name, InputRole::kGradient, type.dtype, type.shape})});
+        seeds.push_back({builder.wrap(value), builder.input({"dy/" + name, InputRole::kGradient,
+                                                             type.dtype, type.shape})});
         ends.push_back(value);
       }
     }
@@ -217,7 +218,8 @@ class StepBuilder {
     }
     builder.set_section(Section::kUpdate);
     if (update.clip_value) {
-      for (UpdateTarget& t : targets) t.gradient = clip(t.gradient, -*update.clip_value, *update.clip_value);
+      for (UpdateTarget& t : targets)
+        t.gradient = clip(t.gradient, -*update.clip_value, *update.clip_value);
     }
     Var scale;
     if (update.clip_norm) {
@@ -266,8 +268,9 @@ void append_number(std::string& key, std::string_view name, const std::optional<
 std::string StepSpec::key() const {
   std::string key = training ? "train;" : "eval;";
   for (const LossSpec& loss : losses) {
-    key += std::format("loss {}:{}*{},{},{};", loss_name(loss.kind), loss.output, loss.weight,
-                       loss.label_smoothing, loss.class_axis ? std::to_string(*loss.class_axis) : "-");
+    key +=
+        std::format("loss {}:{}*{},{},{};", loss_name(loss.kind), loss.output, loss.weight,
+                    loss.label_smoothing, loss.class_axis ? std::to_string(*loss.class_axis) : "-");
   }
   key += "seeds " + std::to_string(static_cast<int>(seeds)) + (parameter_grads ? "p" : "") +
          (input_grads ? "i" : "") + (sections ? "s" : "") + ";";
@@ -312,9 +315,9 @@ std::vector<LossTerm> bind_losses(const std::vector<LossSpec>& losses, const Nam
     } else if (compared.size() == 1 && has_target("target")) {
       t.target = "target";
     } else {
-      throw Error(ErrorCode::kInput, "loss " + std::string(loss_name(t.spec.kind)) +
-                                         " of output " + t.output + " needs a target: the batch has no '" +
-                                         own + "'" + (compared.size() == 1 ? " or 'target'" : ""));
+      throw Error(ErrorCode::kInput, "loss " + std::string(loss_name(t.spec.kind)) + " of output " +
+                                         t.output + " needs a target: the batch has no '" + own +
+                                         "'" + (compared.size() == 1 ? " or 'target'" : ""));
     }
   }
   return terms;

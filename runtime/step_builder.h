@@ -66,7 +66,7 @@ struct StepGraph {
 struct StepContext {
   const OnnxModel& model;
   SpecializeOptions specialize;
-  std::function<bool(const std::string&)> wants_grad;  // parameter by file name
+  std::function<bool(const std::string&)> wants_grad;                  // parameter by file name
   std::function<void(std::string_view stage, const Graph&)> on_stage;  // may be empty
 };
 
@@ -77,8 +77,8 @@ struct StepContext {
 StepGraph build_step(const StepContext& context, const StepSpec& spec, const StepInputs& inputs,
                      Diagnostics& problems);
 
-/// The outputs that each term of the losses compares, given the outputs' types in order. A loss that
-/// names none takes the first float output (sum and mean: all float outputs). Its target is
+/// The outputs that each term of the losses compares, given the outputs' types in order. A loss
+/// that names none takes the first float output (sum and mean: all float outputs). Its target is
 /// "target/OUTPUT", or "target" when there is only one output with targets.
 std::vector<LossTerm> bind_losses(const std::vector<LossSpec>& losses,
                                   const std::vector<std::pair<std::string, TensorType>>& outputs,

@@ -9,10 +9,10 @@ namespace trainrt {
 void set_threads(int count);
 int thread_count();
 
-/// libgomp reads GOMP_SPINCOUNT when it is loaded, and its default makes a step several times slower
-/// as soon as another process is busy. Sets the variable and starts the running program again with
-/// the same arguments, once; returns when it was set already or the restart failed. Call first thing
-/// in main().
+/// libgomp reads GOMP_SPINCOUNT when it is loaded, and its default makes a step several times
+/// slower as soon as another process is busy. Sets the variable and starts the running program
+/// again with the same arguments, once; returns when it was set already or the restart failed. Call
+/// first thing in main().
 void restart_with_short_spin(char** argv);
 
 }  // namespace trainrt

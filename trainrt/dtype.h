@@ -61,17 +61,50 @@ bool parse_dtype(std::string_view name, DType* out);
 /// DType of a C++ type: float, double, the fixed-width integers, bool.
 template <typename T>
 struct DTypeOf;
-template <> struct DTypeOf<float> { static constexpr DType value = DType::kFloat32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::kFloat64; };
-template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::kInt8; };
-template <> struct DTypeOf<int16_t> { static constexpr DType value = DType::kInt16; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::kInt32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::kInt64; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::kUInt8; };
-template <> struct DTypeOf<uint16_t> { static constexpr DType value = DType::kUInt16; };
-template <> struct DTypeOf<uint32_t> { static constexpr DType value = DType::kUInt32; };
-template <> struct DTypeOf<uint64_t> { static constexpr DType value = DType::kUInt64; };
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::kBool; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::kFloat32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::kFloat64;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::kInt8;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType value = DType::kInt16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kInt32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kInt64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kUInt8;
+};
+template <>
+struct DTypeOf<uint16_t> {
+  static constexpr DType value = DType::kUInt16;
+};
+template <>
+struct DTypeOf<uint32_t> {
+  static constexpr DType value = DType::kUInt32;
+};
+template <>
+struct DTypeOf<uint64_t> {
+  static constexpr DType value = DType::kUInt64;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::kBool;
+};
 
 template <typename T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
@@ -81,26 +114,55 @@ inline constexpr DType dtype_of = DTypeOf<T>::value;
 template <typename F>
 bool with_type(DType t, F&& f) {
   switch (t) {
-    case DType::kFloat32: f(float{}); return true;
-    case DType::kFloat64: f(double{}); return true;
-    case DType::kInt8: f(int8_t{}); return true;
-    case DType::kInt16: f(int16_t{}); return true;
-    case DType::kInt32: f(int32_t{}); return true;
-    case DType::kInt64: f(int64_t{}); return true;
-    case DType::kUInt8: f(uint8_t{}); return true;
-    case DType::kUInt16: f(uint16_t{}); return true;
-    case DType::kUInt32: f(uint32_t{}); return true;
-    case DType::kUInt64: f(uint64_t{}); return true;
-    case DType::kBool: f(bool{}); return true;
-    default: return false;
+    case DType::kFloat32:
+      f(float{});
+      return true;
+    case DType::kFloat64:
+      f(double{});
+      return true;
+    case DType::kInt8:
+      f(int8_t{});
+      return true;
+    case DType::kInt16:
+      f(int16_t{});
+      return true;
+    case DType::kInt32:
+      f(int32_t{});
+      return true;
+    case DType::kInt64:
+      f(int64_t{});
+      return true;
+    case DType::kUInt8:
+      f(uint8_t{});
+      return true;
+    case DType::kUInt16:
+      f(uint16_t{});
+      return true;
+    case DType::kUInt32:
+      f(uint32_t{});
+      return true;
+    case DType::kUInt64:
+      f(uint64_t{});
+      return true;
+    case DType::kBool:
+      f(bool{});
+      return true;
+    default:
+      return false;
   }
 }
 
 /// As with_type, for float32 and float64 only.
 template <typename F>
 bool with_float_type(DType t, F&& f) {
-  if (t == DType::kFloat32) { f(float{}); return true; }
-  if (t == DType::kFloat64) { f(double{}); return true; }
+  if (t == DType::kFloat32) {
+    f(float{});
+    return true;
+  }
+  if (t == DType::kFloat64) {
+    f(double{});
+    return true;
+  }
   return false;
 }
 

@@ -13,14 +13,22 @@ std::string with_list(const std::string& summary, const std::vector<Problem>& pr
 
 std::string_view error_code_name(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kUsage: return "usage";
-    case ErrorCode::kFile: return "file";
-    case ErrorCode::kInvalidModel: return "invalid_model";
-    case ErrorCode::kUnsupported: return "unsupported";
-    case ErrorCode::kInput: return "input";
-    case ErrorCode::kRuntime: return "runtime";
-    case ErrorCode::kMemory: return "memory";
-    case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kFile:
+      return "file";
+    case ErrorCode::kInvalidModel:
+      return "invalid_model";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kInput:
+      return "input";
+    case ErrorCode::kRuntime:
+      return "runtime";
+    case ErrorCode::kMemory:
+      return "memory";
+    case ErrorCode::kInternal:
+      return "internal";
   }
   return "internal";
 }
@@ -47,8 +55,7 @@ void Diagnostics::throw_if_any(ErrorCode code, const std::string& summary) const
   if (!problems_.empty()) throw Error(code, summary, problems_);
 }
 
-void throw_internal(const char* file, int line, const char* condition,
-                    const std::string& message) {
+void throw_internal(const char* file, int line, const char* condition, const std::string& message) {
   throw Error(ErrorCode::kInternal, "internal error at " + std::string(file) + ":" +
                                         std::to_string(line) + " (" + condition + "): " + message);
 }

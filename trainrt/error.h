@@ -11,14 +11,14 @@ namespace trainrt {
 
 /// What kind of thing went wrong; each code has a line in docs/errors.md.
 enum class ErrorCode {
-  kUsage,        // an option or argument makes no sense
-  kFile,         // a file cannot be read or written, or is malformed
-  kInvalidModel, // the model breaks ONNX's rules
-  kUnsupported,  // the model is fine, trainrt cannot train or run it
-  kInput,        // an input, target or batch does not fit the model
-  kRuntime,      // a step failed while running (index out of range, …)
-  kMemory,       // a tensor or plan is too large for this machine
-  kInternal,     // a bug in trainrt
+  kUsage,         // an option or argument makes no sense
+  kFile,          // a file cannot be read or written, or is malformed
+  kInvalidModel,  // the model breaks ONNX's rules
+  kUnsupported,   // the model is fine, trainrt cannot train or run it
+  kInput,         // an input, target or batch does not fit the model
+  kRuntime,       // a step failed while running (index out of range, …)
+  kMemory,        // a tensor or plan is too large for this machine
+  kInternal,      // a bug in trainrt
 };
 
 std::string_view error_code_name(ErrorCode code);
@@ -71,8 +71,8 @@ class Diagnostics {
                                  const std::string& message);
 
 /// For our own bugs only; no user input may reach it.
-#define TRAINRT_CHECK(condition, message)                                        \
-  do {                                                                           \
+#define TRAINRT_CHECK(condition, message)                                                   \
+  do {                                                                                      \
     if (!(condition)) ::trainrt::throw_internal(__FILE__, __LINE__, #condition, (message)); \
   } while (false)
 

@@ -78,7 +78,8 @@ class Parameter {
   Tensor value() const;
   /// Sum of the gradients since the last zero_grad(); undefined before the first backward().
   Tensor grad() const;
-  void set_grad(Tensor grad);  // undefined: drops it; throws Error(kInput) for another type or shape
+  void set_grad(
+      Tensor grad);  // undefined: drops it; throws Error(kInput) for another type or shape
   bool requires_grad() const;
   Parameter& requires_grad_(bool on);
 

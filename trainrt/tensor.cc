@@ -155,15 +155,16 @@ Tensor Tensor::view(void* data, DType dtype, Shape shape, std::shared_ptr<void> 
 
 double Tensor::item() const {
   if (size_ != 1) {
-    throw Error(ErrorCode::kInput, "one element expected, the tensor has shape " + to_string(shape_));
+    throw Error(ErrorCode::kInput,
+                "one element expected, the tensor has shape " + to_string(shape_));
   }
   return to(DType::kFloat64).data<double>()[0];
 }
 
 std::vector<int64_t> Tensor::to_ints() const {
   if (is_float(dtype_)) {
-    throw Error(ErrorCode::kInput, "integers expected, the tensor is " +
-                                       std::string(dtype_name(dtype_)));
+    throw Error(ErrorCode::kInput,
+                "integers expected, the tensor is " + std::string(dtype_name(dtype_)));
   }
   const Tensor wide = to(DType::kInt64);
   const auto values = wide.data<int64_t>();
@@ -179,7 +180,8 @@ Tensor Tensor::clone() const {
 
 Tensor Tensor::reshape(Shape shape) const {
   if (element_count(shape) != size_) {
-    throw Error(ErrorCode::kInput, "cannot reshape " + to_string(shape_) + " to " + to_string(shape));
+    throw Error(ErrorCode::kInput,
+                "cannot reshape " + to_string(shape_) + " to " + to_string(shape));
   }
   Tensor t = *this;
   t.shape_ = std::move(shape);
@@ -195,8 +197,8 @@ Tensor Tensor::rows(int64_t begin, int64_t end) const {
   const int64_t row = shape_[0] ? size_ / shape_[0] : 0;
   t.shape_[0] = end - begin;
   t.size_ = row * (end - begin);
-  t.data_ = std::shared_ptr<void>(
-      data_, static_cast<char*>(data_.get()) + static_cast<size_t>(row * begin) * dtype_size(dtype_));
+  t.data_ = std::shared_ptr<void>(data_, static_cast<char*>(data_.get()) +
+                                             static_cast<size_t>(row * begin) * dtype_size(dtype_));
   return t;
 }
 

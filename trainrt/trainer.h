@@ -26,22 +26,24 @@ struct TrainerOptions {
   std::string optimizer = "sgd";
   std::optional<double> lr;            // absent: `lr` of the optimizer text, else its default
   std::optional<double> weight_decay;  // absent: as the optimizer text says
-  /// constant | linear | cosine | step | exponential | onecycle, `[:key=value,…]`; see docs/guide.md.
+  /// constant | linear | cosine | step | exponential | onecycle, `[:key=value,…]`; see
+  /// docs/guide.md.
   std::string schedule = "constant";
-  int64_t total_steps = 0;  // optimizer steps the schedule spans; needed by all but constant and step
+  int64_t total_steps =
+      0;  // optimizer steps the schedule spans; needed by all but constant and step
 
-  int64_t accumulate = 1;              // batches per update; gradients are averaged over them
-  std::optional<double> clip_norm;     // global L2 norm of all gradients
-  std::optional<double> clip_value;    // per element, before clip_norm
-  std::optional<double> ema;           // decay of an exponential moving average of the weights
-  TensorMap static_inputs;             // fixed values of model inputs
-  bool nan_check = false;              // stop at the first node that produces NaN or infinity
+  int64_t accumulate = 1;            // batches per update; gradients are averaged over them
+  std::optional<double> clip_norm;   // global L2 norm of all gradients
+  std::optional<double> clip_value;  // per element, before clip_norm
+  std::optional<double> ema;         // decay of an exponential moving average of the weights
+  TensorMap static_inputs;           // fixed values of model inputs
+  bool nan_check = false;            // stop at the first node that produces NaN or infinity
 };
 
 struct StepResult {
-  double loss = 0;  // before this step's update
-  double lr = 0;    // of the update this batch belongs to
-  int64_t step = 0;  // updates done after this call
+  double loss = 0;      // before this step's update
+  double lr = 0;        // of the update this batch belongs to
+  int64_t step = 0;     // updates done after this call
   bool updated = true;  // false: gradients were accumulated only
 };
 
@@ -50,8 +52,8 @@ struct MetricSums {
   double correct = 0, correct5 = 0;  // predictions that hit
   int64_t classified = 0;            // positions with a class (ignored ones left out)
   double absolute_error = 0;
-  int64_t elements = 0;  // of absolute_error
-  double nll = 0;        // summed cross entropy, over `classified`
+  int64_t elements = 0;      // of absolute_error
+  double nll = 0;            // summed cross entropy, over `classified`
   bool has_classes = false;  // some loss compares with class ids
 
   MetricSums& operator+=(const MetricSums& other);
@@ -71,7 +73,8 @@ struct EvalResult {
 struct GradOptions {
   bool training = true;
   bool input_grads = true;
-  /// The gradient of sum(dy * output) for the `dy/<output>` arrays of the batch, instead of the loss.
+  /// The gradient of sum(dy * output) for the `dy/<output>` arrays of the batch, instead of the
+  /// loss.
   bool output_grads = false;
 };
 
@@ -159,8 +162,8 @@ class Trainer {
   /// Exchanges weights and their moving average; throws Error(kUsage) without `ema`.
   void swap_ema();
 
-  /// Parameters, buffers, moments, step, position, random state. Written to a temporary file, synced
-  /// and renamed: a killed run leaves the old file or the new one.
+  /// Parameters, buffers, moments, step, position, random state. Written to a temporary file,
+  /// synced and renamed: a killed run leaves the old file or the new one.
   void save_checkpoint(const std::string& path) const;
   /// Continues exactly where the saved run stood. Throws Error(kFile) for a damaged file and
   /// Error(kInput) when it belongs to another model or other options; nothing has changed then.

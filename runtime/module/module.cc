@@ -74,9 +74,8 @@ struct Module::Impl {
 
   void check_backward() const {
     if (step == nullptr) {
-      throw Error(ErrorCode::kUsage, training
-                                         ? "backward() needs a forward() first"
-                                         : "backward() needs a forward() in train mode first");
+      throw Error(ErrorCode::kUsage, training ? "backward() needs a forward() first"
+                                              : "backward() needs a forward() in train mode first");
     }
     if (went_back) {
       throw Error(ErrorCode::kUsage,
@@ -186,9 +185,10 @@ void Module::backward(const Outputs& outputs, const TensorMap& output_grads) {
 void Module::backward() {
   impl_->check_backward();
   if (impl_->step->spec.seeds != Seeds::kLoss) {
-    throw Error(ErrorCode::kUsage,
-                "backward() without gradients needs a loss: call attach_loss() before forward(), or "
-                "give the gradients of the outputs");
+    throw Error(
+        ErrorCode::kUsage,
+        "backward() without gradients needs a loss: call attach_loss() before forward(), or "
+        "give the gradients of the outputs");
   }
   impl_->go_back();
 }

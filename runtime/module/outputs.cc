@@ -16,7 +16,8 @@ const Tensor& Outputs::at(std::string_view name) const {
     if (own == name) return value;
     names += (names.empty() ? "" : ", ") + own;
   }
-  throw Error(ErrorCode::kUsage, "there is no output '" + std::string(name) + "'; those are " + names);
+  throw Error(ErrorCode::kUsage,
+              "there is no output '" + std::string(name) + "'; those are " + names);
 }
 
 bool Outputs::contains(std::string_view name) const {

@@ -55,8 +55,7 @@ LoadResult load_state_dict(Session& session, const StateDict& values, bool stric
     // Under its original name a weight comes in the framework's layout.
     const bool transposed = parameter != nullptr && parameter->info.transposed &&
                             key != parameter->info.name && own.rank() == 2;
-    const Shape expected =
-        transposed ? Shape{own.shape()[1], own.shape()[0]} : own.shape();
+    const Shape expected = transposed ? Shape{own.shape()[1], own.shape()[0]} : own.shape();
     if (value.shape() != expected) {
       fault("'" + key + "': expected shape " + to_string(expected) + ", given " +
             to_string(value.shape()));

@@ -49,8 +49,8 @@ TensorMap synthetic_inputs(const Module& module, int64_t batch, uint64_t seed,
     if (const auto given = shapes.find(port.name); given != shapes.end()) {
       shape = given->second;
     } else if (!port.has_shape) {
-      throw Error(ErrorCode::kUsage,
-                  "input " + port.name + " declares no shape: give one, as in " + port.name + "=8,3");
+      throw Error(ErrorCode::kUsage, "input " + port.name + " declares no shape: give one, as in " +
+                                         port.name + "=8,3");
     } else {
       for (size_t i = 0; i < port.dims.size(); ++i) {
         const Dim& dim = port.dims[i];

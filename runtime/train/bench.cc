@@ -48,11 +48,11 @@ BenchResult Trainer::bench(const TensorMap& given, double seconds) {
   }
   BenchResult result;
   for (int i = 0; i < kWarmUps; ++i) impl_->run_step(*step, batch);
-  const Observed observed(*step->executor, [&](size_t i, double, double ms) {
-    section_ms[section[i]] += ms;
-  });
+  const Observed observed(*step->executor,
+                          [&](size_t i, double, double ms) { section_ms[section[i]] += ms; });
   std::vector<double> total, parts[3];
-  for (const auto start = Clock::now(); result.steps < kFewest || ms_since(start) < seconds * 1e3;) {
+  for (const auto start = Clock::now();
+       result.steps < kFewest || ms_since(start) < seconds * 1e3;) {
     std::fill(std::begin(section_ms), std::end(section_ms), 0.0);
     const auto before = Clock::now();
     const StepResult done = impl_->run_step(*step, batch);

@@ -234,7 +234,8 @@ bool is_checkpoint(const std::string& path) {
 
 Checkpoint read_checkpoint(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::kFile, "checkpoint " + path + " cannot be read: " + system_error());
+  if (!file)
+    throw Error(ErrorCode::kFile, "checkpoint " + path + " cannot be read: " + system_error());
   char header[kHeader] = {};
   if (!file.read(header, kHeader) || std::memcmp(header, kMagic, 8) != 0) {
     throw Error(ErrorCode::kFile, path + " is no checkpoint of trainrt");

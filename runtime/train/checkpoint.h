@@ -20,8 +20,8 @@
 namespace trainrt {
 
 /// Tensor names carry what they are: "parameter/NAME", "buffer/NAME", "optimizer/SLOT/NAME",
-/// "gradient/NAME". Text entries of a trainer: kind, step, rng_step, seed, micro_step, epoch, batch, extra,
-/// options, working.
+/// "gradient/NAME". Text entries of a trainer: kind, step, rng_step, seed, micro_step, epoch,
+/// batch, extra, options, working.
 struct Checkpoint {
   std::map<std::string, std::string> text;
   std::vector<std::pair<std::string, Tensor>> tensors;

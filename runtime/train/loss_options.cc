@@ -30,9 +30,9 @@ TensorMap synthetic_targets(const Module& module, const TrainerOptions& options,
                             const TensorMap& inputs, uint64_t seed) {
   Session& session = *module.session();
   Batch batch = session.make_batch(inputs, options.static_inputs);
-  const std::vector<LossTerm> terms = bind_losses(
-      loss_specs(options), session.output_types(true, batch),
-      [](const std::string& name) { return name.starts_with("target/"); });
+  const std::vector<LossTerm> terms =
+      bind_losses(loss_specs(options), session.output_types(true, batch),
+                  [](const std::string& name) { return name.starts_with("target/"); });
   TensorMap targets;
   uint32_t stream = 1u << 16;
   for (const LossTerm& term : terms) {
@@ -42,7 +42,8 @@ TensorMap synthetic_targets(const Module& module, const TrainerOptions& options,
     Tensor value(type.dtype, type.shape);
     if (target_is_class_ids(term.spec.kind)) {
       const int64_t positions = std::max<int64_t>(type.size(), 1);
-      const auto classes = static_cast<uint64_t>(std::max<int64_t>(term.output_type.size() / positions, 1));
+      const auto classes =
+          static_cast<uint64_t>(std::max<int64_t>(term.output_type.size() / positions, 1));
       auto ids = value.data<int64_t>();
       for (size_t i = 0; i < ids.size(); ++i) {
         ids[i] = static_cast<int64_t>(philox_word(random, i) % classes);

@@ -132,9 +132,8 @@ LrSchedule parse_schedule(const std::string& text, int64_t total_steps) {
     schedule.warmup = std::llround(warmup_share * static_cast<double>(schedule.total));
   }
   if (schedule.size == 0) {
-    schedule.size = schedule.kind == ScheduleKind::kStep
-                        ? std::max<int64_t>(schedule.total / 3, 1)
-                        : 1;
+    schedule.size =
+        schedule.kind == ScheduleKind::kStep ? std::max<int64_t>(schedule.total / 3, 1) : 1;
   }
   return schedule;
 }

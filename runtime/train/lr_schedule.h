@@ -16,7 +16,8 @@ enum class ScheduleKind : uint8_t { kConstant, kLinear, kCosine, kStep, kExponen
 ///   cosine       end + (1 - end) (1 + cos(pi t)) / 2
 ///   step         gamma ^ floor((s - warmup) / size)
 ///   exponential  gamma ^ ((s - warmup) / size)
-///   onecycle     PyTorch's OneCycleLR (cosine): from 1/div up to 1 in the first `pct` of the run, then
+///   onecycle     PyTorch's OneCycleLR (cosine): from 1/div up to 1 in the first `pct` of the run,
+///   then
 ///                down to 1/(div final_div)
 struct LrSchedule {
   ScheduleKind kind = ScheduleKind::kConstant;
@@ -31,8 +32,8 @@ struct LrSchedule {
 };
 
 /// `constant|linear|cosine|step|exponential|onecycle[:key=value,…]` with keys warmup (updates, or a
-/// share of the run when it has a decimal point), total, end, gamma, size, pct, div, final_div. Throws
-/// Error(kUsage) naming what is unknown or missing.
+/// share of the run when it has a decimal point), total, end, gamma, size, pct, div, final_div.
+/// Throws Error(kUsage) naming what is unknown or missing.
 LrSchedule parse_schedule(const std::string& text, int64_t total_steps);
 
 }  // namespace trainrt

@@ -27,8 +27,8 @@ void add_class_metrics(const LossTerm& term, const Tensor& output, const Tensor&
   for (size_t r = 0; r < ids.size(); ++r) {
     const int64_t id = ids[r];
     if (id == kIgnored) continue;
-    const T* row = y + static_cast<int64_t>(r) / inner * classes * inner +
-                   static_cast<int64_t>(r) % inner;
+    const T* row =
+        y + static_cast<int64_t>(r) / inner * classes * inner + static_cast<int64_t>(r) % inner;
     const T own = row[id * inner];
     // Classes that beat the right one; on a tie the lower index wins, as in ArgMax and TopK.
     int64_t better = 0;
@@ -46,7 +46,8 @@ void add_class_metrics(const LossTerm& term, const Tensor& output, const Tensor&
     double log_sum = 0;
     if (logits) {
       double total = 0;
-      for (int64_t c = 0; c < classes; ++c) total += std::exp(static_cast<double>(row[c * inner]) - top);
+      for (int64_t c = 0; c < classes; ++c)
+        total += std::exp(static_cast<double>(row[c * inner]) - top);
       log_sum = top + std::log(total);
     }
     sums.nll += log_sum - static_cast<double>(own);
@@ -57,7 +58,8 @@ template <typename T>
 void add_value_metrics(const LossTerm& term, const Tensor& output, const Tensor& target,
                        MetricSums& sums) {
   const std::span<const T> y = output.data<T>(), t = target.data<T>();
-  const bool binary = term.spec.kind == LossKind::kBce || term.spec.kind == LossKind::kBceWithLogits;
+  const bool binary =
+      term.spec.kind == LossKind::kBce || term.spec.kind == LossKind::kBceWithLogits;
   const double threshold = term.spec.kind == LossKind::kBce ? 0.5 : 0.0;
   for (size_t i = 0; i < y.size() && i < t.size(); ++i) {
     if (binary) {
@@ -100,8 +102,8 @@ bool MetricSums::has(const std::string& metric) const {
   if (metric == "accuracy") return classified > 0;
   if (metric == "top5" || metric == "perplexity") return classified > 0 && has_classes;
   if (metric == "mae") return elements > 0;
-  throw Error(ErrorCode::kUsage, "there is no metric '" + metric +
-                                     "'; known: accuracy, top5, mae, perplexity");
+  throw Error(ErrorCode::kUsage,
+              "there is no metric '" + metric + "'; known: accuracy, top5, mae, perplexity");
 }
 
 double MetricSums::value(const std::string& metric) const {

@@ -31,7 +31,8 @@ std::vector<std::pair<std::string, Tensor>> entries_of(const Checkpoint& checkpo
     if (!full.starts_with(prefix)) continue;
     const std::string name = full.substr(prefix.size());
     const size_t slash = name.find('/');
-    const auto parameter = session.find_parameter(slash == std::string::npos ? name : name.substr(slash + 1));
+    const auto parameter =
+        session.find_parameter(slash == std::string::npos ? name : name.substr(slash + 1));
     if (parameter == nullptr) {
       throw Error(ErrorCode::kInput, "'" + full + "' belongs to no parameter of the model");
     }

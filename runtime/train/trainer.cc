@@ -59,9 +59,9 @@ Trainer::Impl::Impl(const Module& module, const TrainerOptions& given)
     : session(module.session()), options(given), losses(loss_specs(given)) {
   double text_lr = std::numeric_limits<double>::quiet_NaN();
   update.optimizer = parse_optimizer(options.optimizer, &text_lr);
-  lr = options.lr             ? *options.lr
+  lr = options.lr            ? *options.lr
        : std::isnan(text_lr) ? default_learning_rate(update.optimizer.kind)
-                              : text_lr;
+                             : text_lr;
   check(std::isfinite(lr) && lr >= 0, "lr must be a number of 0 or more");
   if (options.weight_decay) {
     check(std::isfinite(*options.weight_decay) && *options.weight_decay >= 0,
@@ -120,12 +120,8 @@ StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch) {
 
 PlanStats Trainer::Impl::stats(const CompiledStep& step) const {
   const Plan& plan = *step.plan;
-  return {step.plan_ms,
-          plan.arena_bytes(),
-          plan.arena_lower_bound(),
-          plan.fixed_bytes(),
-          session->state_bytes(),
-          static_cast<int64_t>(plan.steps().size()),
+  return {step.plan_ms,       plan.arena_bytes(),     plan.arena_lower_bound(),
+          plan.fixed_bytes(), session->state_bytes(), static_cast<int64_t>(plan.steps().size()),
           plan.flops()};
 }
 

@@ -32,8 +32,8 @@ struct Trainer::Impl {
   StepResult run_step(CompiledStep& step, const Batch& batch);
   PlanStats stats(const CompiledStep& step) const;
 
-  /// Options that decide what a step computes; a checkpoint only fits the same. Rate and schedule may
-  /// change between runs.
+  /// Options that decide what a step computes; a checkpoint only fits the same. Rate and schedule
+  /// may change between runs.
   std::string digest() const;
   Checkpoint checkpoint() const;
   void restore(const Checkpoint& checkpoint);

@@ -1,5 +1,5 @@
-// Documentation that cannot go stale: links lead somewhere, C++ in it is compiled (it stands word for
-// word in examples/), options it names exist in the program and the other way round.
+// Documentation that cannot go stale: links lead somewhere, C++ in it is compiled (it stands word
+// for word in examples/), options it names exist in the program and the other way round.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
@@ -51,7 +51,8 @@ std::string output_of(const std::string& command) {
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::array<char, 4096> buffer{};
-  while (const size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), n);
+  while (const size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+    text.append(buffer.data(), n);
   pclose(pipe);
   return text;
 }

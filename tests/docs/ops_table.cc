@@ -19,13 +19,20 @@ std::string opsets(const std::set<int64_t>& since, std::string_view domain) {
 
 std::string gradient(GradInputs inputs) {
   switch (inputs) {
-    case GradInputs::kNone: return "none";
-    case GradInputs::kFirst: return "first input";
-    case GradInputs::kFirstTwo: return "first two inputs";
-    case GradInputs::kFirstThree: return "first three inputs";
-    case GradInputs::kSecond: return "second input";
-    case GradInputs::kAllButFirst: return "all but the first input";
-    default: return "all float inputs";
+    case GradInputs::kNone:
+      return "none";
+    case GradInputs::kFirst:
+      return "first input";
+    case GradInputs::kFirstTwo:
+      return "first two inputs";
+    case GradInputs::kFirstThree:
+      return "first three inputs";
+    case GradInputs::kSecond:
+      return "second input";
+    case GradInputs::kAllButFirst:
+      return "all but the first input";
+    default:
+      return "all float inputs";
   }
 }
 
@@ -64,7 +71,9 @@ std::string ir_table() {
     }
     const GradKind kind = grad_row(op).kind;
     text += "| " + std::string(op_info(op).name) + " | " +
-            (kind == GradKind::kRule ? "rule" : kind == GradKind::kNone ? "none" : "refused") +
+            (kind == GradKind::kRule   ? "rule"
+             : kind == GradKind::kNone ? "none"
+                                       : "refused") +
             " | " + cpu + " | " + reference + " |\n";
   }
   return text;
@@ -73,19 +82,22 @@ std::string ir_table() {
 }  // namespace
 
 std::string ops_table() {
-  return
-      "# Operators\n\n"
-      "Written by `bazel run //tests/docs:ops_table -- \"$PWD/docs/ops.md\"` from the tables in the code; a "
-      "test fails when it is\nstale.\n\n"
-      "## ONNX operators\n\n"
-      "`none`: the operator has no derivative (or none by convention): what lies behind it gets no "
-      "gradient. A form of an op\nthat cannot be done is refused with a reason when the model is "
-      "specialized.\n\n" +
-      onnx_table() +
-      "\n## Ops of the IR\n\n"
-      "What the operators above are lowered to. Every op runs on the reference kernels in float32 "
-      "and float64; a CPU row\nthat does not support a node passes it on to the next.\n\n" +
-      ir_table();
+  return "# Operators\n\n"
+         "Written by `bazel run //tests/docs:ops_table -- \"$PWD/docs/ops.md\"` from the tables in "
+         "the code; a "
+         "test fails when it is\nstale.\n\n"
+         "## ONNX operators\n\n"
+         "`none`: the operator has no derivative (or none by convention): what lies behind it gets "
+         "no "
+         "gradient. A form of an op\nthat cannot be done is refused with a reason when the model "
+         "is "
+         "specialized.\n\n" +
+         onnx_table() +
+         "\n## Ops of the IR\n\n"
+         "What the operators above are lowered to. Every op runs on the reference kernels in "
+         "float32 "
+         "and float64; a CPU row\nthat does not support a node passes it on to the next.\n\n" +
+         ir_table();
 }
 
 }  // namespace trainrt

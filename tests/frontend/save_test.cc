@@ -213,12 +213,13 @@ TEST_CASE("statistics that shared an initializer part when they differ") {
 TEST_CASE("training-mode nodes are written in their inference form") {
   TemporaryFolder folder;
   const std::string path = folder.file("out.onnx");
-  model_of("<ir_version: 8, opset_import: [\"\" : 17]>"
-           "g (float[n,2] x) => (float[n,2] y, bool[n,2] mask)"
-           "<float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}>"
-           "{ r = Constant<value_float: float = 0.5>() t = Constant<value = bool {1}>()"
-           " a, m2, v2 = BatchNormalization<training_mode: int = 1>(x, s, b, m, v)"
-           " y, mask = Dropout(a, r, t) }")
+  model_of(
+      "<ir_version: 8, opset_import: [\"\" : 17]>"
+      "g (float[n,2] x) => (float[n,2] y, bool[n,2] mask)"
+      "<float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}>"
+      "{ r = Constant<value_float: float = 0.5>() t = Constant<value = bool {1}>()"
+      " a, m2, v2 = BatchNormalization<training_mode: int = 1>(x, s, b, m, v)"
+      " y, mask = Dropout(a, r, t) }")
       .save(path, {});
   const onnx::ModelProto p = parsed(path);
   CHECK(p.graph().node(2).output_size() == 1);
@@ -230,10 +231,11 @@ TEST_CASE("training-mode nodes are written in their inference form") {
 TEST_CASE("a batch norm whose statistics are read keeps its training form") {
   TemporaryFolder folder;
   const std::string path = folder.file("out.onnx");
-  model_of("<ir_version: 8, opset_import: [\"\" : 17]>"
-           "g (float[n,2] x) => (float[n,2] y, float[2] m2)"
-           "<float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}>"
-           "{ y, m2, v2 = BatchNormalization<training_mode: int = 1>(x, s, b, m, v) }")
+  model_of(
+      "<ir_version: 8, opset_import: [\"\" : 17]>"
+      "g (float[n,2] x) => (float[n,2] y, float[2] m2)"
+      "<float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 0}, float[2] v = {1, 1}>"
+      "{ y, m2, v2 = BatchNormalization<training_mode: int = 1>(x, s, b, m, v) }")
       .save(path, {});
   const onnx::ModelProto p = parsed(path);
   CHECK(p.graph().node(0).output_size() == 3);

@@ -35,7 +35,8 @@ void compare_with_reference(const Graph& graph, const PlanOptions& options, int 
   auto expected = input_values(graph);
   std::map<std::string, Tensor> state;
   for (const auto& [name, value] : expected) state[name] = value.clone();
-  const Plan plan(graph, [&](const InputAttrs& a) { return state.at(a.name); }, options);
+  const Plan plan(
+      graph, [&](const InputAttrs& a) { return state.at(a.name); }, options);
   Arena arena;
   arena.reserve(plan.arena_bytes());
   // Memory that nobody has written must not matter.
@@ -89,7 +90,8 @@ TEST_CASE("sections run one by one give what a fused run gives") {
     const auto values = input_values(graph);
     for (const auto& [name, value] : values) states[split][name] = value.clone();
     options.schedule.interleave_updates = split == 0;
-    const Plan plan(graph, [&](const InputAttrs& a) { return states[split].at(a.name); }, options);
+    const Plan plan(
+        graph, [&](const InputAttrs& a) { return states[split].at(a.name); }, options);
     Arena arena;
     arena.reserve(plan.arena_bytes());
     Executor executor(plan, arena);
@@ -125,7 +127,8 @@ TEST_CASE("updates as soon as their gradient is there need less memory") {
     auto values = input_values(graph);
     PlanOptions options = reference_options();
     options.schedule = schedule;
-    return Plan(graph, [&](const InputAttrs& a) { return values.at(a.name); }, options)
+    return Plan(
+               graph, [&](const InputAttrs& a) { return values.at(a.name); }, options)
         .arena_bytes();
   };
   const size_t best = bytes({true, true, true});
@@ -151,8 +154,8 @@ TEST_CASE("views and results in place need no memory of their own") {
 TEST_CASE("a step allocates nothing") {
   const Graph graph = joint_graph({.clip_norm = 1.0});
   auto values = input_values(graph);
-  const Plan plan(graph, [&](const InputAttrs& a) { return values.at(a.name); },
-                  reference_options());
+  const Plan plan(
+      graph, [&](const InputAttrs& a) { return values.at(a.name); }, reference_options());
   Arena arena;
   arena.reserve(plan.arena_bytes());
   Executor executor(plan, arena);
@@ -167,8 +170,8 @@ TEST_CASE("a plan follows an arena that moves") {
   auto values = input_values(graph);
   std::map<std::string, Tensor> state;
   for (const auto& [name, value] : values) state[name] = value.clone();
-  const Plan plan(graph, [&](const InputAttrs& a) { return state.at(a.name); },
-                  reference_options());
+  const Plan plan(
+      graph, [&](const InputAttrs& a) { return state.at(a.name); }, reference_options());
   Arena arena;
   arena.reserve(plan.arena_bytes());
   Executor executor(plan, arena);
@@ -192,7 +195,8 @@ TEST_CASE("a state that is an output of its own survives its update") {
   const Var next = b.add(Op::kAssign, {w, exp(w)});
   graph.add_output("w", next.id(), OutputRole::kState);
   Tensor state = Tensor::from<double>({0, 1, 2}, {3});
-  const Plan plan(graph, [&](const InputAttrs&) { return state; }, reference_options());
+  const Plan plan(
+      graph, [&](const InputAttrs&) { return state; }, reference_options());
   Arena arena;
   arena.reserve(plan.arena_bytes());
   Executor(plan, arena).run();
@@ -207,7 +211,8 @@ TEST_CASE("an input, a constant and a parameter may be outputs") {
   graph.add_output("c", b.constant(Tensor::from<double>({7, 8}, {2})).id());
   graph.add_output("w", b.input({"w", InputRole::kParameter, DType::kFloat64, {2}}).id());
   Tensor w = Tensor::from<double>({5, 6}, {2});
-  const Plan plan(graph, [&](const InputAttrs&) { return w; }, reference_options());
+  const Plan plan(
+      graph, [&](const InputAttrs&) { return w; }, reference_options());
   Arena arena;
   arena.reserve(plan.arena_bytes());
   plan.input("x", InputRole::kData).copy_from(Tensor::from<double>({1, 2}, {2}));
@@ -279,8 +284,8 @@ TEST_CASE("the NaN check stops at the node that makes the first one") {
 TEST_CASE("the observer sees every step in order") {
   const Graph graph = joint_graph({});
   auto values = input_values(graph);
-  const Plan plan(graph, [&](const InputAttrs& a) { return values.at(a.name); },
-                  reference_options());
+  const Plan plan(
+      graph, [&](const InputAttrs& a) { return values.at(a.name); }, reference_options());
   Arena arena;
   arena.reserve(plan.arena_bytes());
   Executor executor(plan, arena);
@@ -317,8 +322,8 @@ TEST_CASE("a plan above the memory limit is refused with the numbers") {
 TEST_CASE("the text of a plan names rows and places") {
   const Graph graph = joint_graph({});
   auto values = input_values(graph);
-  const Plan plan(graph, [&](const InputAttrs& a) { return values.at(a.name); },
-                  reference_options());
+  const Plan plan(
+      graph, [&](const InputAttrs& a) { return values.at(a.name); }, reference_options());
   const std::string text = plan.text();
   CHECK(text.find("MatMul") != std::string::npos);
   CHECK(text.find("@state") != std::string::npos);

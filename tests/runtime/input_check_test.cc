@@ -45,16 +45,14 @@ TEST_CASE("float types convert to the working type") {
 
 TEST_CASE("integers for a float input are refused with both types") {
   const Tensor x = Tensor::of_ints(std::vector<int64_t>{1, 2});
-  const std::string text =
-      failure([&] { fit_input("x", DType::kFloat32, DType::kFloat32, x); });
+  const std::string text = failure([&] { fit_input("x", DType::kFloat32, DType::kFloat32, x); });
   CHECK(contains(text, "input x is float32, given int64"));
 }
 
 TEST_CASE("floats and bools for an integer input are refused") {
-  CHECK(contains(failure([&] {
-                   fit_input("i", DType::kInt64, DType::kFloat32, Tensor::scalar(1.0f));
-                 }),
-                 "input i is int64, given float32"));
+  CHECK(contains(
+      failure([&] { fit_input("i", DType::kInt64, DType::kFloat32, Tensor::scalar(1.0f)); }),
+      "input i is int64, given float32"));
   CHECK_FALSE(failure([&] {
                 fit_input("i", DType::kInt64, DType::kFloat32, Tensor::scalar(true));
               }).empty());
@@ -97,12 +95,14 @@ TEST_CASE("class ids lie in the range of the classes") {
   const LossTerm term = class_term({2, 3});
   check_class_ids(term, Tensor::of_ints(std::vector<int64_t>{0, 2}));
   check_class_ids(term, Tensor::of_ints(std::vector<int64_t>{-100, 1}));
-  const std::string text =
-      failure([&] { check_class_ids(term, Tensor::of_ints(std::vector<int64_t>{1, 7})); });
+  const std::string text = failure([&] {
+    check_class_ids(term, Tensor::of_ints(std::vector<int64_t>{1, 7}));
+  });
   CHECK(contains(text, "target value 7"));
   CHECK(contains(text, "3 classes"));
-  CHECK_FALSE(
-      failure([&] { check_class_ids(term, Tensor::of_ints(std::vector<int64_t>{-1, 0})); }).empty());
+  CHECK_FALSE(failure([&] {
+                check_class_ids(term, Tensor::of_ints(std::vector<int64_t>{-1, 0}));
+              }).empty());
 }
 
 TEST_CASE("the class axis of images is axis 1") {

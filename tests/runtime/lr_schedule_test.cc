@@ -68,9 +68,10 @@ TEST_CASE("schedule: onecycle as torch.optim.lr_scheduler.OneCycleLR") {
 }
 
 TEST_CASE("schedule: texts that make no sense are refused") {
-  for (const char* text : {"", "cos", "linear", "cosine", "onecycle", "step", "linear:total", "constant:x=1",
-                           "step:size=0", "step:size=1.5", "linear:total=-3", "exponential:gamma=a",
-                           "constant:warmup=0.5", "cosine:warmup=1.5,total=3", "onecycle:total=5,div=0"}) {
+  for (const char* text :
+       {"", "cos", "linear", "cosine", "onecycle", "step", "linear:total", "constant:x=1",
+        "step:size=0", "step:size=1.5", "linear:total=-3", "exponential:gamma=a",
+        "constant:warmup=0.5", "cosine:warmup=1.5,total=3", "onecycle:total=5,div=0"}) {
     INFO(text);
     CHECK_THROWS_AS(parse_schedule(text, 0), Error);
   }

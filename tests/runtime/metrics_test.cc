@@ -22,12 +22,13 @@ MetricSums sums_of(const std::string& loss, const Tensor& output, const Tensor& 
 }
 
 TEST_CASE("accuracy and top5 count hits, ignored positions left out") {
-  const Tensor y = Tensor::from<float>({9, 1, 2, 3, 4, 5, 6,   //
-                                        1, 9, 2, 3, 4, 5, 6,   //
-                                        1, 2, 9, 3, 4, 5, 6,   //
+  const Tensor y = Tensor::from<float>({9, 1, 2, 3, 4, 5, 6,  //
+                                        1, 9, 2, 3, 4, 5, 6,  //
+                                        1, 2, 9, 3, 4, 5, 6,  //
                                         1, 2, 3, 4, 5, 6, 9},
                                        {4, 7});
-  const MetricSums s = sums_of("cross_entropy", y, Tensor::of_ints(std::vector<int64_t>{0, 3, -100, 0}));
+  const MetricSums s =
+      sums_of("cross_entropy", y, Tensor::of_ints(std::vector<int64_t>{0, 3, -100, 0}));
   CHECK(s.classified == 3);
   CHECK(s.value("accuracy") == 1.0 / 3);
   CHECK(s.value("top5") == 2.0 / 3);

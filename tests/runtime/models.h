@@ -10,7 +10,8 @@
 
 namespace trainrt::testing {
 
-/// x [n,4] -> fc1 (relu) -> fc2 -> y [n,3]; weights fc1.weight [4,8], fc1.bias, fc2.weight, fc2.bias.
+/// x [n,4] -> fc1 (relu) -> fc2 -> y [n,3]; weights fc1.weight [4,8], fc1.bias, fc2.weight,
+/// fc2.bias.
 std::string mlp_model();
 /// As mlp_model() with Dropout (ratio 0.5) behind the relu.
 std::string dropout_model();

@@ -19,7 +19,8 @@ using testing::numbers;
 
 double dot(const Tensor& a, const Tensor& b) {
   double sum = 0;
-  for (size_t i = 0; i < a.data<double>().size(); ++i) sum += a.data<double>()[i] * b.data<double>()[i];
+  for (size_t i = 0; i < a.data<double>().size(); ++i)
+    sum += a.data<double>()[i] * b.data<double>()[i];
   return sum;
 }
 
@@ -37,7 +38,8 @@ TEST_CASE("forward by name and by position agree with the arithmetic") {
       double y = b2.data<double>()[k];
       for (size_t j = 0; j < 8; ++j) {
         double h = b1.data<double>()[j];
-        for (size_t c = 0; c < 4; ++c) h += x.data<double>()[i * 4 + c] * w1.data<double>()[c * 8 + j];
+        for (size_t c = 0; c < 4; ++c)
+          h += x.data<double>()[i * 4 + c] * w1.data<double>()[c * 8 + j];
         y += std::max(h, 0.0) * w2.data<double>()[j * 3 + k];
       }
       CHECK(std::abs(out[0].data<double>()[i * 3 + k] - y) < 1e-13);
@@ -149,7 +151,11 @@ TEST_CASE("two forwards before a backward: the last counts, the first is refused
   m.zero_grad();
   const Outputs first = m.forward({a});
   const Outputs second = m.forward({b});
-  CHECK(contains(failure([&] { m.backward(first, {{"y", numbers({3, 3})}}); }, ErrorCode::kUsage),
+  CHECK(contains(failure(
+                     [&] {
+                       m.backward(first, {{"y", numbers({3, 3})}});
+                     },
+                     ErrorCode::kUsage),
                  "earlier forward"));
   m.backward(second, {{"y", dy}});
   CHECK(largest_difference(m.get_parameter("fc1.weight").grad(), alone) == 0);
@@ -213,7 +219,8 @@ TEST_CASE("train_only freezes the rest") {
   ModuleOptions options = exact();
   options.train_only = {"*.bias"};
   const Module m = testing::load(testing::mlp_model(), options);
-  for (const auto& [name, p] : m.named_parameters()) CHECK(p.requires_grad() == name.ends_with("bias"));
+  for (const auto& [name, p] : m.named_parameters())
+    CHECK(p.requires_grad() == name.ends_with("bias"));
 }
 
 TEST_CASE("batch normalization follows the mode and keeps running statistics") {
@@ -312,7 +319,8 @@ TEST_CASE("load_state_dict without strict returns what did not match") {
 
 TEST_CASE("unknown names come with the nearest") {
   Module m = testing::load(testing::mlp_model(), exact());
-  CHECK(contains(failure([&] { m.get_parameter("fc1.weigth"); }, ErrorCode::kUsage), "'fc1.weight'"));
+  CHECK(
+      contains(failure([&] { m.get_parameter("fc1.weigth"); }, ErrorCode::kUsage), "'fc1.weight'"));
   CHECK_THROWS_AS(m.get_buffer("x"), Error);
   CHECK_THROWS_AS(m.input_grad("x"), Error);
 }

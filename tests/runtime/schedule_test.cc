@@ -57,8 +57,8 @@ TEST_CASE("an operand is overwritten only where it dies") {
   Builder b(graph);
   const Var x = b.input({"x", InputRole::kData, DType::kFloat64, {4}});
   const Var h = exp(x);
-  const Var first = unary(Op::kTanh, h);   // h lives on
-  const Var second = unary(Op::kNeg, h);   // h dies
+  const Var first = unary(Op::kTanh, h);  // h lives on
+  const Var second = unary(Op::kNeg, h);  // h dies
   const Var y = first + second;
   graph.add_output("y", y.id());
   const Schedule s = schedule_of(graph);
@@ -66,7 +66,8 @@ TEST_CASE("an operand is overwritten only where it dies") {
   CHECK(block(first) != block(h));
   Diagnostics problems;
   const auto rows = partition(graph, kernel_lists(true), problems);
-  const bool in_place = rows[static_cast<size_t>(graph.value(second.id()).producer.index)].row->in_place;
+  const bool in_place =
+      rows[static_cast<size_t>(graph.value(second.id()).producer.index)].row->in_place;
   CHECK((block(second) == block(h)) == in_place);
 }
 

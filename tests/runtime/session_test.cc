@@ -84,15 +84,19 @@ TEST_CASE("an input that decides a shape becomes part of the plan by its content
 
 TEST_CASE("missing and unknown inputs are named") {
   const auto session = session_of(testing::mlp_model());
-  CHECK(contains(failure([&] { session->make_batch({}); }, ErrorCode::kInput),
-                 "input x is missing"));
-  CHECK(contains(failure([&] {
-                   session->make_batch({{"x", numbers({1, 4})}, {"z", numbers({1})}});
-                 }, ErrorCode::kInput),
+  CHECK(
+      contains(failure([&] { session->make_batch({}); }, ErrorCode::kInput), "input x is missing"));
+  CHECK(contains(failure(
+                     [&] {
+                       session->make_batch({{"x", numbers({1, 4})}, {"z", numbers({1})}});
+                     },
+                     ErrorCode::kInput),
                  "'z' is no input"));
-  CHECK(contains(failure([&] {
-                   session->make_batch({{"x", numbers({1, 4})}}, {{"sr", numbers({1})}});
-                 }, ErrorCode::kInput),
+  CHECK(contains(failure(
+                     [&] {
+                       session->make_batch({{"x", numbers({1, 4})}}, {{"sr", numbers({1})}});
+                     },
+                     ErrorCode::kInput),
                  "static input 'sr'"));
 }
 

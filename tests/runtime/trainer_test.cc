@@ -74,7 +74,8 @@ TEST_CASE("one fused sgd step is parameter minus rate times gradient") {
   CHECK(s.lr == 0.1);
   for (const auto& [name, p] : m.named_parameters()) {
     for (size_t i = 0; i < static_cast<size_t>(p.size()); ++i) {
-      const double expected = before[name].data<double>()[i] - 0.1 * g.grads.at(name).data<double>()[i];
+      const double expected =
+          before[name].data<double>()[i] - 0.1 * g.grads.at(name).data<double>()[i];
       CHECK(std::abs(p.value().data<double>()[i] - expected) < 1e-15);
     }
   }
@@ -188,7 +189,8 @@ TEST_CASE("the moving average follows the weights, and can be swapped in") {
   for (uint64_t i = 0; i < 3; ++i) {
     trainer.step(value_batch(4, i));
     for (size_t k = 0; k < 32; ++k) {
-      average.data<double>()[k] = 0.75 * average.data<double>()[k] + 0.25 * w.value().data<double>()[k];
+      average.data<double>()[k] =
+          0.75 * average.data<double>()[k] + 0.25 * w.value().data<double>()[k];
     }
   }
   const Tensor weights = w.value().clone();
@@ -283,7 +285,9 @@ TEST_CASE("rows and targets that do not match are counted in the message") {
   Module m = testing::load(testing::mlp_model(), exact());
   Trainer trainer(m, options_of("cross_entropy", "sgd", 0.1));
   const std::string text = failure(
-      [&] { trainer.step({{"x", numbers({5, 4})}, {"target", testing::ids({0, 1, 2, 0})}}); },
+      [&] {
+        trainer.step({{"x", numbers({5, 4})}, {"target", testing::ids({0, 1, 2, 0})}});
+      },
       ErrorCode::kInput);
   CHECK(contains(text, "5 rows of y, 4 targets"));
 }
@@ -301,11 +305,20 @@ TEST_CASE("losses on several outputs take targets of their own") {
     l1 += std::abs(r.outputs["b"].data<double>()[i] - tb.data<double>()[i]) / 6;
   }
   CHECK(std::abs(r.loss - (0.5 * mse + l1)) < 1e-14);
-  CHECK(contains(failure([&] { trainer.evaluate({{"x", x}, {"target", ta}}); }, ErrorCode::kInput),
+  CHECK(contains(failure(
+                     [&] {
+                       trainer.evaluate({{"x", x}, {"target", ta}});
+                     },
+                     ErrorCode::kInput),
                  "target/a"));
   options.losses = {"mse:c"};
   Trainer wrong(m, options);
-  CHECK(contains(failure([&] { wrong.evaluate({{"x", x}, {"target", ta}}); }, ErrorCode::kUsage), "'c'"));
+  CHECK(contains(failure(
+                     [&] {
+                       wrong.evaluate({{"x", x}, {"target", ta}});
+                     },
+                     ErrorCode::kUsage),
+                 "'c'"));
 }
 
 TEST_CASE("batches of changing sizes train") {
@@ -335,8 +348,11 @@ TEST_CASE("an embedding trains by the rows that were looked up") {
   CHECK(after.data<double>()[0] == before.data<double>()[0]);
   CHECK(std::abs(after.data<double>()[3] - (before.data<double>()[3] - 2)) < 1e-15);
   CHECK(std::abs(after.data<double>()[9] - (before.data<double>()[9] - 1)) < 1e-15);
-  const std::string text =
-      failure([&] { trainer.step({{"ids", testing::ids({1, 5, 3})}}); }, ErrorCode::kRuntime);
+  const std::string text = failure(
+      [&] {
+        trainer.step({{"ids", testing::ids({1, 5, 3})}});
+      },
+      ErrorCode::kRuntime);
   CHECK(contains(text, "y_node"));
 }
 
@@ -387,10 +403,12 @@ TEST_CASE("a checkpoint that does not fit is refused and changes nothing") {
   Module other = testing::load(testing::mlp_model(), exact());
   Module untouched = testing::load(testing::mlp_model(), exact());
   Trainer sgd(other, options_of("cross_entropy", "sgd", 0.02));
-  CHECK(contains(failure([&] { sgd.load_checkpoint(folder / "c"); }, ErrorCode::kInput), "options"));
+  CHECK(
+      contains(failure([&] { sgd.load_checkpoint(folder / "c"); }, ErrorCode::kInput), "options"));
   Module single = testing::load(testing::mlp_model());
   Trainer narrow(single, options_of("cross_entropy", "adam", 0.02));
-  CHECK(contains(failure([&] { narrow.load_checkpoint(folder / "c"); }, ErrorCode::kInput), "float64"));
+  CHECK(contains(failure([&] { narrow.load_checkpoint(folder / "c"); }, ErrorCode::kInput),
+                 "float64"));
   Module table = testing::load(testing::embedding_model(), exact());
   Trainer wrong(table, options_of("cross_entropy", "adam", 0.02));
   CHECK_FALSE(failure([&] { wrong.load_checkpoint(folder / "c"); }, ErrorCode::kInput).empty());

@@ -106,10 +106,10 @@ TEST_CASE("float16 rounds to nearest even and keeps its special values") {
   CHECK(half_bits(65519.0) == 0x7BFF);
   CHECK(half_bits(65520.0) == 0x7C00);
   CHECK(half_bits(0x1p-24) == 0x0001);
-  CHECK(half_bits(0x1p-25) == 0x0000);       // tie to even
-  CHECK(half_bits(0x1.8p-24) == 0x0002);     // tie to even
-  CHECK(half_bits(0x1p-14) == 0x0400);       // smallest normal
-  CHECK(half_bits(1.0 + 0x1p-11) == 0x3C00); // tie to even
+  CHECK(half_bits(0x1p-25) == 0x0000);        // tie to even
+  CHECK(half_bits(0x1.8p-24) == 0x0002);      // tie to even
+  CHECK(half_bits(0x1p-14) == 0x0400);        // smallest normal
+  CHECK(half_bits(1.0 + 0x1p-11) == 0x3C00);  // tie to even
   CHECK(half_bits(1.0 + 0x1.8p-10) == 0x3C02);
   CHECK(half_bits(-0.0) == 0x8000);
   CHECK(std::isnan(half_value(half_bits(NAN))));
