@@ -7,7 +7,8 @@ namespace trainrt {
 namespace {
 
 constexpr uint64_t kMaxFolded = uint64_t{2} << 30;     // bytes of constants computed for one graph
-constexpr uint64_t kMaxEvaluated = uint64_t{1} << 30;  // bytes for one value
+constexpr uint64_t kMaxEvaluated = uint64_t{2} << 30;  // bytes of values computed on the way
+constexpr int64_t kMaxBoundInput = 64;                 // elements
 
 }  // namespace
 
@@ -25,40 +26,51 @@ Evaluator bounded_evaluator(const Evaluator& evaluator) {
   };
 }
 
-/// The nodes that v is computed from, by index; Input nodes are among them.
-std::vector<bool> Specializer::ancestors(Var v) const {
-  std::vector<bool> seen(index(result.graph.node_count()), false);
-  std::vector<NodeId> open = {result.graph.value(v.id()).producer};
-  seen[index(open[0].index)] = true;
+/// The nodes that v is computed from and that were not evaluated before, in order; Input nodes are
+/// among them.
+std::vector<NodeId> Specializer::ancestors(Var v) const {
+  std::set<NodeId> seen;
+  std::vector<NodeId> open;
+  auto visit = [&](ValueId value) {
+    if (known_.contains(value)) return;
+    const NodeId producer = result.graph.value(value).producer;
+    if (seen.insert(producer).second) open.push_back(producer);
+  };
+  visit(v.id());
   while (!open.empty()) {
     const Node& n = result.graph.node(open.back());
     open.pop_back();
-    for (ValueId input : n.inputs) {
-      const NodeId producer = result.graph.value(input).producer;
-      if (seen[index(producer.index)]) continue;
-      seen[index(producer.index)] = true;
-      open.push_back(producer);
-    }
+    for (ValueId input : n.inputs) visit(input);
   }
-  return seen;
+  return {seen.begin(), seen.end()};
 }
 
 Tensor Specializer::constant_of(Var v, const std::string& what) {
   if (const std::optional<Tensor> known = b.constant_value(v)) return *known;
-  const std::vector<bool> nodes = ancestors(v);
-  std::vector<std::string> wanted, contents;  // inputs whose value would do, and those of floats
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!nodes[i]) continue;
-    const Node& n = result.graph.nodes()[i];
+  if (const auto known = known_.find(v.id()); known != known_.end()) return known->second;
+  const std::vector<NodeId> nodes = ancestors(v);
+  std::vector<std::string> wanted, computed;  // inputs whose value would do, and those of floats
+  int64_t wanted_size = 0;
+  bool weights = false;
+  for (NodeId id : nodes) {
+    const Node& n = result.graph.node(id);
     if (n.op != Op::kInput) continue;
     const InputAttrs& input = std::get<InputAttrs>(n.attrs);
-    if (input.role == InputRole::kRng) contents.push_back("random numbers");
+    if (input.role == InputRole::kRng) computed.push_back("random numbers");
+    weights |= input.role == InputRole::kParameter || input.role == InputRole::kBuffer;
     if (input.role != InputRole::kData) continue;
-    (is_float(input.dtype) ? contents : wanted).push_back(input.name);
+    (is_float(input.dtype) ? computed : wanted).push_back(input.name);
+    if (!is_float(input.dtype)) wanted_size += element_count(input.shape);
   }
-  if (!contents.empty()) {
+  // Values of small integer inputs become part of the graph, which folds everything behind them.
+  if (contents && (!computed.empty() || weights || wanted_size > kMaxBoundInput)) {
+    const Tensor value = evaluate(v, nodes, what);
+    result.decisions.push_back({v.id(), value});
+    return value;
+  }
+  if (!computed.empty()) {
     std::string names;
-    for (const std::string& name : contents) names += (names.empty() ? "" : ", ") + name;
+    for (const std::string& name : computed) names += (names.empty() ? "" : ", ") + name;
     throw LowerError{"dynamic", what +
                                     " must be known when the plan is built, but depends on the "
                                     "contents of " +
@@ -74,36 +86,39 @@ Tensor Specializer::constant_of(Var v, const std::string& what) {
   return evaluate(v, nodes, what);
 }
 
-/// v from the stored weights.
-Tensor Specializer::evaluate(Var v, const std::vector<bool>& nodes, const std::string& what) {
-  std::map<ValueId, Tensor> values;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!nodes[i]) continue;
-    const Node& n = result.graph.nodes()[i];
+Tensor Specializer::input_contents(const InputAttrs& input) const {
+  if (contents) return contents.of(input);
+  return stored_by_name_.at(input.name)->stored.value.to(options.working);
+}
+
+Tensor Specializer::evaluate(Var v, const std::vector<NodeId>& nodes, const std::string& what) {
+  const Evaluator& compute = contents ? contents.evaluator : evaluator;
+  for (NodeId id : nodes) {
+    const Node& n = result.graph.node(id);
     if (n.op == Op::kInput) {
-      const ImportedWeight* w = stored_by_name_.at(std::get<InputAttrs>(n.attrs).name);
-      values[n.outputs[0]] = w->stored.value.to(options.working);
-    } else if (const auto known = b.constant_value(b.wrap(n.outputs[0]))) {
-      values[n.outputs[0]] = *known;
-    } else {
-      std::vector<Tensor> inputs;
-      for (ValueId input : n.inputs) inputs.push_back(values.at(input));
-      std::vector<TensorType> types;
-      for (ValueId output : n.outputs) {
-        types.push_back(result.graph.type(output));
-        bytes += types.back().bytes();
-      }
-      if (!evaluator || bytes > kMaxEvaluated) {
-        throw LowerError{"dynamic", what +
-                                        " must be known when the plan is built, but is too "
-                                        "costly to compute then"};
-      }
-      const std::vector<Tensor> outputs = evaluator(n.op, n.attrs, inputs, types);
-      for (size_t k = 0; k < outputs.size(); ++k) values[n.outputs[k]] = outputs[k];
+      known_[n.outputs[0]] = input_contents(std::get<InputAttrs>(n.attrs));
+      continue;
     }
+    if (const auto constant = b.constant_value(b.wrap(n.outputs[0]))) {
+      known_[n.outputs[0]] = *constant;
+      continue;
+    }
+    std::vector<Tensor> inputs;
+    for (ValueId input : n.inputs) inputs.push_back(known_.at(input));
+    std::vector<TensorType> types;
+    for (ValueId output : n.outputs) {
+      types.push_back(result.graph.type(output));
+      known_bytes_ += types.back().bytes();
+    }
+    if (!compute || known_bytes_ > kMaxEvaluated) {
+      throw LowerError{"dynamic", what +
+                                      " must be known when the plan is built, but is too costly to "
+                                      "compute then"};
+    }
+    const std::vector<Tensor> outputs = compute(n.op, n.attrs, inputs, types);
+    for (size_t k = 0; k < outputs.size(); ++k) known_[n.outputs[k]] = outputs[k];
   }
-  return values.at(v.id());
+  return known_.at(v.id());
 }
 
 }  // namespace trainrt

@@ -114,6 +114,8 @@ class LowerContext {
   virtual std::vector<Var> subgraph(std::string_view attr, std::span<const Var> inputs) = 0;
   virtual size_t subgraph_input_count(std::string_view attr) const = 0;
   virtual size_t subgraph_output_count(std::string_view attr) const = 0;
+  /// Says that a subgraph can never run with these input types, whatever the tensors hold.
+  virtual void leave_out(std::string_view attr) = 0;
 
   [[noreturn]] void refuse(std::string kind, std::string reason) const {
     throw LowerError{std::move(kind), std::move(reason)};

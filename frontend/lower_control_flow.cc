@@ -22,6 +22,7 @@ void set_outputs(LowerContext& c, std::span<const Var> values) {
 
 void lower_if(LowerContext& c) {
   const bool condition = as_bool(c, c.constant(0), "the condition");
+  if (c.try_constant(0)) c.leave_out(condition ? "else_branch" : "then_branch");
   set_outputs(c, c.subgraph(condition ? "then_branch" : "else_branch", {}));
 }
 

@@ -123,6 +123,7 @@ class Context final : public LowerContext {
   size_t subgraph_output_count(std::string_view attr) const override {
     return graph(attr).outputs.size();
   }
+  void leave_out(std::string_view attr) override { s_.leave_out(graph(attr)); }
 
  private:
   const std::string& value_name(size_t i) const { return s_.m.values[index(node_.inputs[i])].name; }

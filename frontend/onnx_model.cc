@@ -87,8 +87,8 @@ std::string OnnxModel::text() const { return list_model(*impl_->model); }
 
 Specialized OnnxModel::specialize(const std::map<std::string, InputBinding>& inputs,
                                   const SpecializeOptions& options, const Evaluator& evaluator,
-                                  Diagnostics& problems) const {
-  return specialize_model(*impl_->model, inputs, options, evaluator, problems);
+                                  Diagnostics& problems, const Contents& contents) const {
+  return specialize_model(*impl_->model, inputs, options, evaluator, problems, contents);
 }
 
 void OnnxModel::save(const std::string& path, const std::map<std::string, Tensor>& values) const {

@@ -3,6 +3,7 @@
 #define TRAINRT_FRONTEND_ONNX_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -65,6 +66,22 @@ struct SpecializeOptions {
   bool dropout = true;  // false: Dropout is the identity in train mode too
 };
 
+/// What a model is being run on, for values that no plan can be built without: branches taken, trip
+/// counts, shapes that follow from contents.
+struct Contents {
+  /// The tensor an Input node of the graph will hold, in that node's type.
+  std::function<Tensor(const InputAttrs&)> of;
+  Evaluator evaluator;
+
+  explicit operator bool() const { return static_cast<bool>(of); }
+};
+
+/// A computed value whose contents the graph was built for.
+struct Decision {
+  ValueId value;
+  Tensor contents;
+};
+
 /// A specialized model. Inputs: kData for the model's inputs (name, concrete type), kParameter for
 /// each weight of OnnxModel::parameters() that the graph uses, kBuffer for running statistics, at
 /// most one kRng named "rng". Outputs: role kOutput, in the file's order. Updates of running
@@ -74,6 +91,8 @@ struct Specialized {
   /// Inputs whose contents decide shapes or branches but were not given as values. When it is not
   /// empty the graph is not usable: specialize again with their contents.
   std::vector<std::string> needs_value;
+  /// The graph is right only for calls in which these values come out the same.
+  std::vector<Decision> decisions;
 };
 
 /// Immutable after loading; may be shared between threads.
@@ -113,10 +132,12 @@ class OnnxModel {
 
   /// Lowers the model to the IR for concrete input types. Obstacles go to `problems`, all that can
   /// be found at once. Every input of the model must be bound. Throws Error(kInput) when a binding
-  /// does not fit its declaration ("input x: expected [n,4], given [5,6]").
+  /// does not fit its declaration ("input x: expected [n,4], given [5,6]"). Without `contents`, what
+  /// depends on the contents of float inputs, weights or random numbers is refused as "dynamic"
+  /// where a plan needs it.
   Specialized specialize(const std::map<std::string, InputBinding>& inputs,
                          const SpecializeOptions& options, const Evaluator& evaluator,
-                         Diagnostics& problems) const;
+                         Diagnostics& problems, const Contents& contents = {}) const;
 
   /// Writes the same model with new values for some weights (file names, any float dtype, converted
   /// to the stored one), BatchNormalization and Dropout in their inference form (what other

@@ -65,22 +65,27 @@ void Specializer::bind(const std::map<std::string, InputBinding>& inputs) {
   }
 }
 
-void Specializer::report_unknown() {
-  for_each_imported(m.graph, [&](const ImportedNode& n) {
-    if (n.row != nullptr) return;
-    const std::string full = (n.domain.empty() ? "ai.onnx" : n.domain) + "::" + n.op;
-    const std::optional<int64_t> oldest = oldest_lowering(n.domain, n.op);
-    report(n, "no_lowering",
-           oldest ? full + " of opset " + std::to_string(n.opset) + " is older than opset " +
-                        std::to_string(*oldest) + ", the oldest one trainrt knows for it"
-                  : "trainrt does not know the operator " + full);
-  });
+void Specializer::report_unknown(const ImportedGraph& graph) {
+  for (const ImportedNode& n : graph.nodes) {
+    if (!n.needed) continue;
+    if (n.row == nullptr) {
+      const std::string full = (n.domain.empty() ? "ai.onnx" : n.domain) + "::" + n.op;
+      const std::optional<int64_t> oldest = oldest_lowering(n.domain, n.op);
+      report(n, "no_lowering",
+             oldest ? full + " of opset " + std::to_string(n.opset) + " is older than opset " +
+                          std::to_string(*oldest) + ", the oldest one trainrt knows for it"
+                    : "trainrt does not know the operator " + full);
+    }
+    for (const ImportedAttr& a : n.attrs) {
+      if (a.graph && !is_left_out(*a.graph)) report_unknown(*a.graph);
+    }
+  }
 }
 
 Specialized Specializer::run(const std::map<std::string, InputBinding>& inputs) {
-  report_unknown();
   bind(inputs);
   lower_graph(m.graph);
+  report_unknown(m.graph);
   for (const Update& u : updates) {
     b.set_source(u.source);
     const Var buffer = b.wrap(u.buffer);
@@ -201,6 +206,7 @@ std::vector<Var> Specializer::subgraph(const ImportedGraph& graph, std::span<con
                                     std::to_string(inputs.size())};
   }
   if (++steps_ > kMaxSteps) throw LowerError{"memory", "its loops run too often to unroll"};
+  entered_.insert(&graph);
   for (size_t i = 0; i < inputs.size(); ++i) set(graph.inputs[i], inputs[i]);
   lower_graph(graph);
   std::vector<Var> outputs;
@@ -223,9 +229,9 @@ std::vector<Var> Specializer::subgraph(const ImportedGraph& graph, std::span<con
 Specialized specialize_model(const ImportedModel& model,
                              const std::map<std::string, InputBinding>& inputs,
                              const SpecializeOptions& options, const Evaluator& evaluator,
-                             Diagnostics& problems) {
+                             Diagnostics& problems, const Contents& contents) {
   check_bindings(model, inputs);
-  return Specializer(model, options, evaluator, problems).run(inputs);
+  return Specializer(model, options, evaluator, problems, contents).run(inputs);
 }
 
 }  // namespace trainrt

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,11 +25,12 @@ Evaluator bounded_evaluator(const Evaluator& evaluator);
 class Specializer {
  public:
   Specializer(const ImportedModel& model, const SpecializeOptions& options,
-              const Evaluator& evaluator, Diagnostics& problems)
+              const Evaluator& evaluator, Diagnostics& problems, const Contents& contents)
       : m(model),
         options(options),
         problems(problems),
         evaluator(evaluator),
+        contents(contents),
         b(result.graph, bounded_evaluator(evaluator)),
         env(model.values.size()),
         poisoned(model.values.size(), false) {}
@@ -44,6 +46,11 @@ class Specializer {
     sequences.erase(value);
   }
   std::vector<Var> subgraph(const ImportedGraph& graph, std::span<const Var> inputs);
+  /// A branch that this specialization can never take: what it holds is no obstacle.
+  void leave_out(const ImportedGraph& graph) { left_out_.insert(&graph); }
+  bool is_left_out(const ImportedGraph& graph) const {
+    return left_out_.contains(&graph) && !entered_.contains(&graph);  // loops may take either branch
+  }
   Tensor constant_of(Var v, const std::string& what);
 
   const ImportedModel& m;
@@ -51,6 +58,7 @@ class Specializer {
   Diagnostics& problems;
   Specialized result;
   const Evaluator& evaluator;
+  const Contents& contents;
   Builder b;
   std::vector<Var> env;  // by value
   std::vector<bool> poisoned;
@@ -67,7 +75,7 @@ class Specializer {
 
  private:
   void bind(const std::map<std::string, InputBinding>& inputs);
-  void report_unknown();
+  void report_unknown(const ImportedGraph& graph);
   void lower_graph(const ImportedGraph& graph);
   void lower_node(const ImportedNode& node);
   void report(const ImportedNode& node, const std::string& kind, const std::string& reason) {
@@ -78,12 +86,16 @@ class Specializer {
       if (v >= 0) poisoned[index(v)] = true;
     }
   }
-  std::vector<bool> ancestors(Var v) const;
-  Tensor evaluate(Var v, const std::vector<bool>& nodes, const std::string& what);
+  std::vector<NodeId> ancestors(Var v) const;
+  Tensor evaluate(Var v, const std::vector<NodeId>& nodes, const std::string& what);
+  Tensor input_contents(const InputAttrs& input) const;
   Var weight(int32_t w);
 
   std::map<int32_t, Var> weights_;
   std::map<std::string, const ImportedWeight*> stored_by_name_;
+  std::set<const ImportedGraph*> left_out_, entered_;
+  std::map<ValueId, Tensor> known_;  // evaluated so far, for constant_of
+  uint64_t known_bytes_ = 0;
   int64_t steps_ = 0;
   bool stopped_ = false;
 };

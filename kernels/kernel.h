@@ -86,6 +86,9 @@ struct KernelRow {
   bool in_place = false;
 };
 
+/// Lists of rows in order of preference.
+using KernelLists = std::vector<std::span<const KernelRow>>;
+
 /// oneDNN and hand-written float32 kernels, best first.
 std::span<const KernelRow> cpu_kernels();
 /// Plain loops for every op, float32 and float64 (and integers where ONNX has them).

@@ -23,9 +23,6 @@ struct Assignment {
   std::vector<Refusal> refusals;  // of the rows before it
 };
 
-/// Lists of rows in order of preference.
-using KernelLists = std::vector<std::span<const KernelRow>>;
-
 /// cpu_kernels, then reference_kernels; only the latter when `reference` is set.
 KernelLists kernel_lists(bool reference);
 

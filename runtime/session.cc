@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "graph/text.h"
+#include "kernels/reference/evaluate.h"
 #include "runtime/glob.h"
 #include "runtime/input_check.h"
 #include "runtime/threads.h"
@@ -184,6 +185,8 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
   StepContext context{
       model_,
       {working(), spec.training, batch_norm_mode(options_.batch_norm), options_.dropout},
+      {[&](const InputAttrs& attrs) { return contents_of(attrs, batch); },
+       make_evaluator(kernels())},
       [this](const std::string& name) { return parameters_[by_name_.at(name)]->requires_grad; },
       on_stage};
   for (;;) {
@@ -205,6 +208,41 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
     }
     return built;
   }
+}
+
+KernelLists Session::kernels() const {
+  return kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64);
+}
+
+Tensor Session::contents_of(const InputAttrs& attrs, const Batch& batch) const {
+  switch (attrs.role) {
+    case InputRole::kData:
+      return batch.inputs.at(attrs.name);
+    case InputRole::kRng: {
+      Tensor key(DType::kInt64, {2});
+      key.data<int64_t>()[0] = static_cast<int64_t>(seed_);
+      key.data<int64_t>()[1] = static_cast<int64_t>(rng_step_);
+      return key;
+    }
+    default:
+      return state_tensor(attrs);
+  }
+}
+
+bool Session::holds_for(CompiledStep& step, const Batch& batch) {
+  if (!step.guard) return true;
+  guard_arena_.reserve(step.guard->arena_bytes());
+  load_inputs(*step.guard, batch);
+  try {
+    step.guard_executor->run();
+  } catch (const Error&) {
+    return false;  // built for other branches, it may not fit these contents at all
+  }
+  for (size_t i = 0; i < step.decided.size(); ++i) {
+    const Tensor now = step.guard->output("decision" + std::to_string(i), OutputRole::kOutput);
+    if (std::memcmp(now.raw(), step.decided[i].raw(), now.bytes()) != 0) return false;
+  }
+  return true;
 }
 
 void Session::add_state(const Graph& graph) {
@@ -243,8 +281,7 @@ Tensor Session::state_tensor(const InputAttrs& attrs) const {
 
 std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
   PlanOptions options;
-  options.kernels =
-      kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64);
+  options.kernels = kernels();
   options.schedule.interleave_updates = !spec.sections;
   // The file's own copy of the weights; the stores are counted as state of the plan.
   options.bytes_in_use = parameter_store_.bytes() + buffers_.bytes();
@@ -272,7 +309,9 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
   set_threads(options_.threads);
   const std::string key = make_key(spec, batch);
   auto found = std::find_if(plans_.begin(), plans_.end(),
-                            [&](const auto& step) { return step->key == key; });
+                            [&](const auto& step) {
+                              return step->key == key && holds_for(*step, batch);
+                            });
   std::shared_ptr<CompiledStep> step;
   if (found != plans_.end()) {
     step = *found;
@@ -291,6 +330,11 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     step->terms = std::move(built.terms);
     step->plan = make_plan(spec, std::move(built.graph));
     step->executor = std::make_unique<Executor>(*step->plan, arena_);
+    if (!built.decided.empty()) {
+      step->decided = std::move(built.decided);
+      step->guard = make_plan(spec, std::move(built.guard));
+      step->guard_executor = std::make_unique<Executor>(*step->guard, guard_arena_);
+    }
     step->plan_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     step->key = make_key(spec, batch);  // more inputs may have become part of it
@@ -312,29 +356,29 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
 std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch, Diagnostics& problems) {
   StepGraph built = build_graph(spec, batch, {}, problems);
   if (problems.empty()) {
-    partition(built.graph,
-              kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64),
-              problems);
+    partition(built.graph, kernels(), problems);
   }
   return built.trainable;
+}
+
+void Session::load_inputs(const Plan& plan, const Batch& batch) const {
+  for (const auto& [name, value] : batch.inputs) {
+    fill(plan.input(name, InputRole::kData), value, "input " + name);
+  }
+  Tensor rng = plan.input("rng", InputRole::kRng);
+  if (!rng.defined()) return;
+  rng.copy_from(contents_of({"rng", InputRole::kRng, DType::kInt64, {2}}, batch));
 }
 
 void Session::load(CompiledStep& step, const Batch& batch, double lr, int64_t update_number) {
   Plan& plan = *step.plan;
   arena_.reserve(plan.arena_bytes());
   step.run = arena_.take();
-  for (const auto& [name, value] : batch.inputs) {
-    fill(plan.input(name, InputRole::kData), value, "input " + name);
-  }
+  load_inputs(plan, batch);
   for (const auto& [name, value] : batch.targets) {
     const Tensor to = plan.input(name, InputRole::kTarget);
     if (to.defined())
       fill(to, value.shape() == to.shape() ? value : value.reshape(to.shape()), name);
-  }
-  Tensor rng = plan.input("rng", InputRole::kRng);
-  if (rng.defined()) {
-    rng.data<int64_t>()[0] = static_cast<int64_t>(seed_);
-    rng.data<int64_t>()[1] = static_cast<int64_t>(rng_step_);
   }
   Tensor hyper = plan.input("hyper", InputRole::kHyper);
   if (hyper.defined()) {

@@ -36,6 +36,11 @@ struct CompiledStep {
   std::vector<LossTerm> terms;
   std::unique_ptr<Plan> plan;
   std::unique_ptr<Executor> executor;
+  /// When tensor contents decided branches or shapes: the plan holds for calls in which the guard's
+  /// outputs come out as `decided`.
+  std::unique_ptr<Plan> guard;
+  std::unique_ptr<Executor> guard_executor;
+  std::vector<Tensor> decided;
   double plan_ms = 0;
   uint64_t run = 0;  // number of the arena's user when this step ran last
 };
@@ -69,7 +74,8 @@ class Session {
   Batch make_batch(const TensorMap& given, const TensorMap& fixed = {}) const;
 
   /// The plan for a batch, built on first use. Throws Error(kUnsupported) with all problems,
-  /// Error(kInput) or Error(kMemory). Targets are converted and checked in place.
+  /// Error(kInput) or Error(kMemory). Targets are converted and checked in place. The plan is for
+  /// this batch, these weights and this rng_step(), when contents decide anything.
   std::shared_ptr<CompiledStep> prepare(const StepSpec& spec, Batch& batch);
   /// What stands in the way of a step; nothing is kept. Returns the parameters it would train.
   std::vector<std::string> check(const StepSpec& spec, Batch& batch, Diagnostics& problems);
@@ -106,6 +112,10 @@ class Session {
                         Diagnostics& problems);
   std::unique_ptr<Plan> make_plan(const StepSpec& spec, Graph graph);
   std::string make_key(const StepSpec& spec, const Batch& batch) const;
+  Tensor contents_of(const InputAttrs& attrs, const Batch& batch) const;
+  bool holds_for(CompiledStep& step, const Batch& batch);
+  void load_inputs(const Plan& plan, const Batch& batch) const;
+  KernelLists kernels() const;
   StepInputs step_inputs(const Batch& batch) const;
   void add_state(const Graph& graph);
   Tensor state_tensor(const InputAttrs& attrs) const;
@@ -117,7 +127,7 @@ class Session {
   std::map<std::string, size_t> by_name_, by_original_;
   Store parameter_store_, buffers_, optimizer_state_, gradient_stores_;
   std::set<std::string> value_inputs_;  // inputs whose contents decided a shape
-  Arena arena_;
+  Arena arena_, guard_arena_;
   std::list<std::shared_ptr<CompiledStep>> plans_;  // most recently used first
   uint64_t seed_ = 0, rng_step_ = 0;
 };

@@ -40,7 +40,7 @@ class StepBuilder {
     SpecializeOptions options = context_.specialize;
     options.training = spec_.training;
     Specialized special =
-        context_.model.specialize(inputs_.model, options, evaluate_node, problems_);
+        context_.model.specialize(inputs_.model, options, evaluate_node, problems_, context_.contents);
     if (!special.needs_value.empty()) {
       result_.needs_value = std::move(special.needs_value);
       return std::move(result_);
@@ -50,6 +50,7 @@ class StepBuilder {
       look_for_more_problems();
       return std::move(result_);
     }
+    make_guard(special.decisions);
     stage("specialized");
     run_passes(result_.graph);
     append();
@@ -64,6 +65,17 @@ class StepBuilder {
 
   void stage(std::string_view name) {
     if (context_.on_stage) context_.on_stage(name, graph());
+  }
+
+  void make_guard(std::vector<Decision>& decisions) {
+    if (decisions.empty()) return;
+    result_.guard = graph();
+    result_.guard.outputs().clear();
+    for (Decision& d : decisions) {
+      result_.guard.add_output("decision" + std::to_string(result_.decided.size()), d.value);
+      result_.decided.push_back(std::move(d.contents));
+    }
+    run_passes(result_.guard);
   }
 
   // What lies between the nodes that could not be lowered may have no gradient either: the caller

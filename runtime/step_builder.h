@@ -60,12 +60,17 @@ struct StepGraph {
   Graph graph;
   std::vector<std::string> trainable;  // parameters with a gradient, in the file's order
   std::vector<LossTerm> terms;
+  /// Computes, as outputs in this order, the values that the graph was built for; `decided` holds
+  /// them. Empty when nothing depends on contents.
+  Graph guard;
+  std::vector<Tensor> decided;
   std::vector<std::string> needs_value;  // not empty: specialize again with these contents
 };
 
 struct StepContext {
   const OnnxModel& model;
   SpecializeOptions specialize;
+  Contents contents;                                                   // may be empty
   std::function<bool(const std::string&)> wants_grad;                  // parameter by file name
   std::function<void(std::string_view stage, const Graph&)> on_stage;  // may be empty
 };

@@ -5,20 +5,24 @@
 namespace trainrt {
 namespace {
 
-std::unique_ptr<Kernel> plan_node(const NodeView& node, Scratch& scratch) {
+using Lists = std::span<const std::span<const KernelRow>>;
+
+std::unique_ptr<Kernel> plan_node(Lists lists, const NodeView& node, Scratch& scratch) {
   std::string reasons;
-  for (const KernelRow& row : reference_kernels()) {
-    if (row.op != node.op) continue;
-    const Support support = row.supports == nullptr ? Support::yes() : row.supports(node);
-    if (support.ok) return row.plan(node, scratch);
-    reasons += ": " + support.reason;
+  for (const std::span<const KernelRow> list : lists) {
+    for (const KernelRow& row : list) {
+      if (row.op != node.op) continue;
+      const Support support = row.supports == nullptr ? Support::yes() : row.supports(node);
+      if (support.ok) return row.plan(node, scratch);
+      reasons += ": " + support.reason;
+    }
   }
   throw Error(ErrorCode::kInternal,
-              "no reference kernel takes " + std::string(op_info(node.op).name) + reasons);
+              "no kernel takes " + std::string(op_info(node.op).name) + reasons);
 }
 
 /// Runs a node on given storage.
-void run_node(Op op, const Attrs& attrs, std::span<const Tensor> inputs,
+void run_node(Lists lists, Op op, const Attrs& attrs, std::span<const Tensor> inputs,
               std::span<const TensorType> output_types, std::span<Tensor> outputs) {
   std::vector<TensorType> input_types;
   std::vector<const void*> in;
@@ -29,7 +33,7 @@ void run_node(Op op, const Attrs& attrs, std::span<const Tensor> inputs,
   }
   for (Tensor& t : outputs) out.push_back(t.raw());
   Scratch scratch;
-  const auto kernel = plan_node({op, attrs, input_types, output_types}, scratch);
+  const auto kernel = plan_node(lists, {op, attrs, input_types, output_types}, scratch);
   Tensor memory(DType::kUInt8, {static_cast<int64_t>(scratch.bytes)});
   kernel->run({in.data(), out.data(), memory.raw()});
 }
@@ -55,14 +59,23 @@ const Tensor& given_input(const InputAttrs& attrs, const std::map<std::string, T
 
 std::vector<Tensor> evaluate_node(Op op, const Attrs& attrs, std::span<const Tensor> inputs,
                                   std::span<const TensorType> outputs) {
-  std::vector<Tensor> results;
-  for (const TensorType& type : outputs) results.emplace_back(type.dtype, type.shape);
-  run_node(op, attrs, inputs, outputs, results);
-  return results;
+  static const Evaluator evaluator = make_evaluator({reference_kernels()});
+  return evaluator(op, attrs, inputs, outputs);
+}
+
+Evaluator make_evaluator(KernelLists lists) {
+  return [lists = std::move(lists)](Op op, const Attrs& attrs, std::span<const Tensor> inputs,
+                                    std::span<const TensorType> outputs) {
+    std::vector<Tensor> results;
+    for (const TensorType& type : outputs) results.emplace_back(type.dtype, type.shape);
+    run_node(lists, op, attrs, inputs, outputs, results);
+    return results;
+  };
 }
 
 std::map<std::string, Tensor> evaluate_graph(const Graph& graph,
                                              std::map<std::string, Tensor> inputs) {
+  const KernelLists lists = {reference_kernels()};
   std::vector<Tensor> values(static_cast<size_t>(graph.value_count()));
   const auto value = [&](ValueId id) -> Tensor& { return values[static_cast<size_t>(id.index)]; };
   for (int32_t n = 0; n < graph.node_count(); ++n) {
@@ -82,7 +95,7 @@ std::map<std::string, Tensor> evaluate_graph(const Graph& graph,
       types.push_back(type);
     }
     try {
-      run_node(node.op, node.attrs, in, types, out);
+      run_node(lists, node.op, node.attrs, in, types, out);
     } catch (const Error& e) {
       throw Error(e.code(), describe(graph, NodeId{n}) + ": " + e.what());
     }

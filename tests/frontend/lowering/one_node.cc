@@ -79,6 +79,7 @@ class FakeContext final : public LowerContext {
   std::vector<Var> subgraph(std::string_view, std::span<const Var>) override { return {}; }
   size_t subgraph_input_count(std::string_view) const override { return 0; }
   size_t subgraph_output_count(std::string_view) const override { return 0; }
+  void leave_out(std::string_view) override {}
 
  private:
   template <typename T>
