@@ -55,7 +55,7 @@ struct ImportedValue {
   bool read = false;    // by a needed node, or it is an output of a graph
 };
 
-enum class WeightUse : uint8_t { kConstant, kParameter, kBuffer };
+enum class WeightUse : uint8_t { kConstant, kParameter, kBuffer, kTied };
 
 /// A stored tensor: an initializer or the value of a Constant node.
 struct ImportedWeight {
@@ -65,6 +65,9 @@ struct ImportedWeight {
   bool initializer = true;
   bool is_float = false;
   WeightUse use = WeightUse::kConstant;
+  // kTied: the parameter it is one with, and whether this one is its transpose.
+  int32_t tied_to = -1;
+  bool tied_transposed = false;
   /// Index, in for_each_node's order, of the Identity that gives this buffer its name; the writer
   /// makes it a Constant when the value has changed. -1: a weight of its own.
   int32_t identity_node = -1;

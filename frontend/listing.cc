@@ -34,6 +34,7 @@ class Listing {
       if (!w.stored.value.defined() || (!w.is_float && !w.initializer)) continue;
       out_ << (w.use == WeightUse::kParameter ? "parameter"
                : w.use == WeightUse::kBuffer  ? "buffer"
+               : w.use == WeightUse::kTied    ? "tied"
                                               : "constant")
            << " " << w.info.name << ":" << to_string(TensorType{w.info.dtype, w.info.shape})
            << "\n";

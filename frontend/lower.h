@@ -149,6 +149,7 @@ struct LoweringRow {
   int64_t since;  // lowest opset this function understands; a later row of the same op wins
   void (*lower)(LowerContext&);
   GradInputs differentiable = GradInputs::kAll;
+  std::string_view limits = {};  // forms that are refused, for docs/ops.md
 };
 
 /// Newest opset of the default domain whose changes the lowerings know.

@@ -8,6 +8,7 @@
 #include "frontend/imported.h"
 #include "frontend/listing.h"
 #include "frontend/specialize.h"
+#include "frontend/tied_weights.h"
 #include "frontend/writer.h"
 
 namespace trainrt {
@@ -43,21 +44,24 @@ OnnxModel::OnnxModel(OnnxModel&&) noexcept = default;
 OnnxModel& OnnxModel::operator=(OnnxModel&&) noexcept = default;
 OnnxModel::~OnnxModel() = default;
 
-OnnxModel OnnxModel::load(const std::string& path) {
+OnnxModel OnnxModel::load(const std::string& path, const LoadOptions& options) {
   OnnxModel result;
   auto model = std::make_unique<ImportedModel>();
   parse_model_file(path, &model->proto);
   const std::string folder = std::filesystem::path(path).parent_path().string();
   result.impl_->model = import_model(std::move(model), path, folder.empty() ? "." : folder);
+  find_tied_weights(*result.impl_->model, options.tie_weights);
   result.impl_->index();
   return result;
 }
 
-OnnxModel OnnxModel::from_bytes(std::span<const char> bytes, const std::string& folder) {
+OnnxModel OnnxModel::from_bytes(std::span<const char> bytes, const std::string& folder,
+                                const LoadOptions& options) {
   OnnxModel result;
   auto model = std::make_unique<ImportedModel>();
   parse_model_bytes(bytes, &model->proto);
   result.impl_->model = import_model(std::move(model), "model", folder);
+  find_tied_weights(*result.impl_->model, options.tie_weights);
   result.impl_->index();
   return result;
 }
@@ -92,7 +96,14 @@ Specialized OnnxModel::specialize(const std::map<std::string, InputBinding>& inp
 }
 
 void OnnxModel::save(const std::string& path, const std::map<std::string, Tensor>& values) const {
-  write_model(*impl_->model, path, values);
+  std::map<std::string, Tensor> all = values;
+  for (const ImportedWeight& w : impl_->model->weights) {
+    if (w.use != WeightUse::kTied) continue;
+    const auto one = values.find(impl_->model->weights[static_cast<size_t>(w.tied_to)].info.name);
+    if (one == values.end()) continue;
+    all[w.info.name] = w.tied_transposed ? transposed(one->second) : one->second;
+  }
+  write_model(*impl_->model, path, all);
 }
 
 }  // namespace trainrt

@@ -95,14 +95,22 @@ struct Specialized {
   std::vector<Decision> decisions;
 };
 
+struct LoadOptions {
+  /// An embedding and an output projection that hold the same values (one of them transposed, as
+  /// exporters that fold constants write a tied weight) become one parameter, the embedding. Without
+  /// it such a pair is a warning.
+  bool tie_weights = false;
+};
+
 /// Immutable after loading; may be shared between threads.
 class OnnxModel {
  public:
   /// Reads a model and the external data below its folder. A file that is no ONNX model, or breaks
   /// ONNX's rules, throws Error(kFile) or Error(kInvalidModel) with every problem found.
-  static OnnxModel load(const std::string& path);
+  static OnnxModel load(const std::string& path, const LoadOptions& options = {});
   /// As load; external data is looked for below `folder`.
-  static OnnxModel from_bytes(std::span<const char> bytes, const std::string& folder = ".");
+  static OnnxModel from_bytes(std::span<const char> bytes, const std::string& folder = ".",
+                              const LoadOptions& options = {});
 
   OnnxModel(OnnxModel&&) noexcept;
   OnnxModel& operator=(OnnxModel&&) noexcept;

@@ -22,6 +22,9 @@ Var Specializer::weight(int32_t w) {
   if (stored.use == WeightUse::kConstant) {
     const Tensor& t = stored.stored.value;
     v = b.constant(is_float(t.dtype()) && t.dtype() != options.working ? t.to(options.working) : t);
+  } else if (stored.use == WeightUse::kTied) {
+    const Var one = weight(stored.tied_to);
+    v = stored.tied_transposed ? transpose(one, {1, 0}) : one;
   } else {
     v = b.input(
         InputAttrs{stored.info.name,

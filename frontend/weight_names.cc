@@ -98,6 +98,47 @@ Guess role(const ImportedNode& n, size_t i, const Shape& shape) {
   return {};
 }
 
+/// What a Keras layer calls the variable that an operation of it reads.
+struct KerasRole {
+  std::string_view operation;  // the last parts of the name, without the layer
+  std::string_view variable;
+};
+
+constexpr KerasRole kKerasRoles[] = {
+    {"MatMul/ReadVariableOp", "kernel"},
+    {"MatMul_1/ReadVariableOp", "recurrent_kernel"},
+    {"BiasAdd/ReadVariableOp", "bias"},
+    {"Conv1D/ExpandDims_1/ReadVariableOp", "kernel"},
+    {"Conv2D/ReadVariableOp", "kernel"},
+    {"Conv3D/ReadVariableOp", "kernel"},
+    {"conv2d_transpose/ReadVariableOp", "kernel"},
+    {"depthwise/ReadVariableOp", "depthwise_kernel"},
+    {"separable_conv2d/ReadVariableOp", "depthwise_kernel"},
+    {"separable_conv2d/ReadVariableOp_1", "pointwise_kernel"},
+    {"FusedBatchNormV3/ReadVariableOp", "moving_mean"},
+    {"FusedBatchNormV3/ReadVariableOp_1", "moving_variance"},
+    {"batchnorm/mul/ReadVariableOp", "gamma"},
+    {"batchnorm/ReadVariableOp", "beta"},
+    {"embedding_lookup", "embeddings"},
+};
+
+/// "StatefulPartitionedCall/model/dense/MatMul/ReadVariableOp:0" -> "model/dense/kernel": tf2onnx
+/// names a weight after the operation that read it. The name itself where nothing is known of it.
+std::string keras_name(const std::string& full) {
+  std::string_view name = without_suffix(full);
+  const size_t colon = name.rfind(':');
+  if (colon == std::string_view::npos || !is_digits(name.substr(colon + 1))) return full;
+  name = name.substr(0, colon);
+  constexpr std::string_view kCall = "StatefulPartitionedCall/";
+  while (name.starts_with(kCall)) name.remove_prefix(kCall.size());
+  for (const KerasRole& role : kKerasRoles) {
+    if (name.size() <= role.operation.size() + 1 || !name.ends_with(role.operation)) continue;
+    const std::string_view layer = name.substr(0, name.size() - role.operation.size());
+    if (layer.back() == '/') return std::string(layer) + std::string(role.variable);
+  }
+  return std::string(name);
+}
+
 class Namer {
  public:
   explicit Namer(ImportedModel& model) : m_(model), readers_(weight_readers(model)) {
@@ -115,11 +156,12 @@ class Namer {
     for (size_t i = 0; i < m_.weights.size(); ++i) {
       const ImportedWeight& w = m_.weights[i];
       if (w.is_float && is_made_up_name(w.info.name)) guesses[i] = guess(i);
-      ++taken[guesses[i].name.empty() ? w.info.name : guesses[i].name];
+      if (w.is_float && guesses[i].name.empty()) guesses[i].name = keras_name(w.info.name);
+      ++taken[guesses[i].name];
     }
     for (size_t i = 0; i < m_.weights.size(); ++i) {
       WeightInfo& info = m_.weights[i].info;
-      if (!guesses[i].name.empty() && taken[guesses[i].name] == 1) {
+      if (taken[guesses[i].name] == 1) {
         info.original = guesses[i].name;
         info.transposed = guesses[i].transposed;
       }

@@ -47,6 +47,9 @@ struct ModuleOptions {
   /// Shell patterns (* ? [a-z]) over file names and original names. A parameter is trained when it
   /// matches some pattern of train_only (or there is none) and no pattern of freeze.
   std::vector<std::string> freeze, train_only;
+  /// An embedding and an output projection which the exporter wrote as two weights with the same
+  /// values become one parameter.
+  bool tie_weights = false;
   size_t plan_cache = 8;  // plans kept, least recently used go first
 };
 

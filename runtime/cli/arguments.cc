@@ -95,6 +95,8 @@ void ModelArgs::add(CLI::App& app) {
   app.add_option("--train-only", train_only, "Train only parameters matching GLOB (repeatable)")
       ->allow_extra_args(false)
       ->type_name("GLOB");
+  app.add_flag("--tie-weights", tie_weights,
+               "Train an embedding and an output projection with the same values as one weight");
   app.add_option("--set", fixed, "Fixed value of an input (repeatable)")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
@@ -126,6 +128,7 @@ ModuleOptions ModelArgs::options() const {
   out.seed = seed;
   out.threads = threads;
   out.train_only = train_only;
+  out.tie_weights = tie_weights;
   return out;
 }
 

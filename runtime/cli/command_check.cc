@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "runtime/cli/batch_source.h"
 #include "runtime/cli/commands.h"
@@ -48,6 +49,11 @@ int report(const CheckArgs& args, const std::vector<Problem>& problems, int64_t 
                 problems.size() == 1 ? "" : "s");
     for (const Problem& problem : problems) {
       std::printf("  %s [%s]\n", to_string(problem).c_str(), problem.kind.c_str());
+    }
+    std::set<std::string> kinds;
+    for (const Problem& problem : problems) {
+      if (!kinds.insert(problem.kind).second || advice(problem.kind).empty()) continue;
+      std::printf("%s: %s\n", problem.kind.c_str(), std::string(advice(problem.kind)).c_str());
     }
   }
   return problems.empty() ? 0 : 3;

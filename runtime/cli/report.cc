@@ -44,9 +44,31 @@ int exit_code(const Error& error) {
   }
 }
 
+std::string_view advice(std::string_view kind) {
+  if (kind == "no_lowering") {
+    return "docs/ops.md lists the operators and forms that are known; inline custom functions before "
+           "exporting, or export from a float model without this operator";
+  }
+  if (kind == "no_gradient") {
+    return "freeze what lies behind the node (--freeze GLOB), or export without it";
+  }
+  if (kind == "no_kernel") return "try --dtype float64: the reference kernels take every operator";
+  if (kind == "dynamic") {
+    return "give the input that decides it as a constant (--set NAME=VALUE), or export with fixed "
+           "shapes";
+  }
+  if (kind == "memory") return "use a smaller batch, shorter sequences or smaller inputs";
+  if (kind == "invalid") {
+    return "the file breaks ONNX's rules, or the inputs do not fit it: check it with onnx.checker "
+           "and export it again";
+  }
+  return {};
+}
+
 Json to_json(const Problem& problem) {
-  return {{"node", problem.node},   {"op", problem.op},     {"domain", problem.domain},
-          {"opset", problem.opset}, {"kind", problem.kind}, {"reason", problem.reason}};
+  return {{"node", problem.node},     {"op", problem.op},     {"domain", problem.domain},
+          {"opset", problem.opset},   {"kind", problem.kind}, {"reason", problem.reason},
+          {"advice", advice(problem.kind)}};
 }
 
 int64_t peak_rss_bytes() {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "trainrt/error.h"
 #include "trainrt/module.h"
@@ -24,6 +25,8 @@ void print_error(const std::string& message);
 /// 2 for usage, 3 for a refused model, else 1.
 int exit_code(const Error& error);
 
+/// What a user can do about a problem of this kind; empty when nothing is known.
+std::string_view advice(std::string_view kind);
 Json to_json(const Problem& problem);
 
 /// Most memory this process has held.

@@ -106,14 +106,14 @@ struct Module::Impl {
 
 Module::Module(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Module::Module(const std::string& path, const ModuleOptions& options)
-    : impl_(std::make_unique<Impl>(OnnxModel::load(path), options)) {}
+    : impl_(std::make_unique<Impl>(OnnxModel::load(path, {options.tie_weights}), options)) {}
 Module::Module(Module&&) noexcept = default;
 Module& Module::operator=(Module&&) noexcept = default;
 Module::~Module() = default;
 
 Module Module::from_bytes(std::span<const char> bytes, const ModuleOptions& options,
                           const std::string& folder) {
-  return Module(std::make_unique<Impl>(OnnxModel::from_bytes(bytes, folder), options));
+  return Module(std::make_unique<Impl>(OnnxModel::from_bytes(bytes, folder, {options.tie_weights}), options));
 }
 
 const ModuleOptions& Module::options() const { return impl_->session->options(); }

@@ -12,3 +12,12 @@ TEST_CASE("docs/ops.md is what the tables in the code give") {
   INFO("write it again: bazel run //tests/docs:ops_table -- \"$PWD/docs/ops.md\"");
   CHECK(text.str() == trainrt::ops_table());
 }
+
+TEST_CASE("no gradient that others have is missing") {
+  for (const auto& list : {trainrt::onnxruntime_gradients(), trainrt::onnxsim_gradients()}) {
+    for (const std::string_view op : list) {
+      INFO(op);
+      CHECK(trainrt::has_gradient(op));
+    }
+  }
+}

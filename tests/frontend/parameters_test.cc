@@ -208,5 +208,52 @@ TEST_CASE("real names are kept") {
   CHECK_FALSE(m.parameters()[0].transposed);
 }
 
+TEST_CASE("tf2onnx's names give those of Keras back") {
+  auto original = [](const std::string& name) {
+    const OnnxModel m = model_of(graph_text("g (float[n,2] x) => (float[n,2] y) <float[2,2] `" + name +
+                                            "` = {1,2,3,4}> { y = MatMul(x, `" + name + "`) }"));
+    return m.parameters()[0].original + " in " + m.parameters()[0].module;
+  };
+  CHECK(original("StatefulPartitionedCall/model/fc/MatMul/ReadVariableOp:0") ==
+        "model/fc/kernel in model.fc");
+  CHECK(original("model/lstm/lstm_cell/MatMul_1/ReadVariableOp:0") ==
+        "model/lstm/lstm_cell/recurrent_kernel in model.lstm.lstm_cell");
+  CHECK(original("model/conv1d/kernel:0") == "model/conv1d/kernel in model.conv1d");
+  CHECK(original("linear_0.w_0") == "linear_0.w_0 in linear_0");  // Paddle2ONNX keeps Paddle's
+}
+
+const char* const kTied =
+    "g (int64[n] ids) => (float[n,3] y) <float[3,2] wte = {1,2,3,4,5,6}, float[2,3] val_7 = "
+    "{1,3,5,2,4,6}> { h = Gather(wte, ids) y = MatMul(h, val_7) }";
+
+TEST_CASE("a tied weight that the exporter wrote twice is a warning, or one parameter when asked") {
+  const std::string bytes = model_bytes(graph_text(kTied));
+  const OnnxModel apart = load_bytes(bytes);
+  CHECK(apart.parameters().size() == 2);
+  REQUIRE(apart.warnings().size() == 1);
+  CHECK_THAT(apart.warnings()[0], ContainsSubstring("'wte' and 'val_7'"));
+
+  const OnnxModel one = OnnxModel::from_bytes({bytes.data(), bytes.size()}, ".", {true});
+  REQUIRE(one.parameters().size() == 1);
+  CHECK(one.parameters()[0].name == "wte");
+  CHECK(one.warnings().empty());
+  const Tensors inputs = {{"ids", Tensor::of_ints(std::vector<int64_t>{2, 0})}};
+  CHECK(max_difference(run(one, inputs).at("y"), run(apart, inputs).at("y")) == 0);
+
+  TemporaryFolder folder;
+  one.save(folder / "out.onnx", {{"wte", Tensor::from<float>({6, 5, 4, 3, 2, 1}, {3, 2})}});
+  const OnnxModel saved = OnnxModel::load(folder / "out.onnx");
+  CHECK(max_difference(saved.weight("val_7").to(DType::kFloat64),
+                       doubles({6, 4, 2, 5, 3, 1}, {2, 3})) == 0);
+}
+
+TEST_CASE("layers that were cloned are not tied") {
+  const OnnxModel m = model_of(
+      graph_text("g (float[n,2] x) => (float[n,2] y) <float[2,2] a = {1,2,3,4}, float[2,2] b = "
+                 "{1,3,2,4}> { h = MatMul(x, a) y = MatMul(h, b) }"));
+  CHECK(m.parameters().size() == 2);
+  CHECK(m.warnings().empty());
+}
+
 }  // namespace
 }  // namespace trainrt
