@@ -3,6 +3,7 @@
 #include <onnx/onnx-data_pb.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -46,6 +47,21 @@ void put(const std::string& name, const onnx::OptionalProto& proto, TensorMap* v
   if (proto.has_sequence_value()) put(name, proto.sequence_value(), values);
 }
 
+/// The files of older releases hold bfloat16 as uint16.
+void restore_bfloat16(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& infos,
+                      TensorMap* values) {
+  for (const onnx::ValueInfoProto& info : infos) {
+    const auto it = values->find(info.name());
+    if (it == values->end() || it->second.dtype() != DType::kUInt16 ||
+        info.type().tensor_type().elem_type() != onnx::TensorProto::BFLOAT16) {
+      continue;
+    }
+    const Tensor bits = it->second;
+    it->second = Tensor(DType::kBFloat16, bits.shape());
+    if (bits.bytes() > 0) std::memcpy(it->second.raw(), bits.raw(), bits.bytes());
+  }
+}
+
 TensorMap read_values(const fs::path& folder, const std::string& kind,
                       const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& infos) {
   TensorMap values;
@@ -63,6 +79,7 @@ TensorMap read_values(const fs::path& folder, const std::string& kind,
       throw Error(ErrorCode::kInput, info.name() + " is no tensor, sequence or optional");
     }
   }
+  restore_bfloat16(infos, &values);
   return values;
 }
 
