@@ -1,6 +1,7 @@
 // Do the given inputs fit the declared ones?
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "frontend/specialize.h"
 
@@ -29,7 +30,28 @@ bool shape_fits(const Port& port, const Shape& shape) {
   return true;
 }
 
+bool is_sequence(const Port& port) {
+  return port.kind == PortKind::kSequence || port.kind == PortKind::kOptionalSequence;
+}
+
 }  // namespace
+
+std::string entry_name(const std::string& port, size_t entry) {
+  return port + "[" + std::to_string(entry) + "]";
+}
+
+const Port* find_port(const std::vector<Port>& ports, const std::string& name) {
+  const size_t bracket = name.rfind('[');
+  const Port* of_entry = nullptr;
+  for (const Port& port : ports) {
+    if (port.name == name) return &port;
+    if (is_sequence(port) && bracket != std::string::npos && name.ends_with("]") &&
+        port.name == std::string_view(name).substr(0, bracket)) {
+      of_entry = &port;
+    }
+  }
+  return of_entry;
+}
 
 std::string to_string(const Port& port) {
   std::string text = "[";
@@ -41,41 +63,83 @@ std::string to_string(const Port& port) {
   return text + "]";
 }
 
-void check_bindings(const ImportedModel& m, const std::map<std::string, InputBinding>& inputs) {
-  std::string faults;
-  auto fault = [&](const std::string& text) { faults += (faults.empty() ? "" : "; ") + text; };
-  std::map<std::string, std::pair<int64_t, std::string>> symbols;  // size, input that fixed it
-  for (size_t i = 0; i < m.inputs.size(); ++i) {
-    const Port& port = m.inputs[i];
-    const auto it = inputs.find(port.name);
-    if (it == inputs.end()) {
-      if (m.odd_inputs[i].empty()) {
-        fault("input " + port.name + ": no value given, expected " + expected(port));
+namespace {
+
+class BindingCheck {
+ public:
+  BindingCheck(const ImportedModel& model, const std::map<std::string, InputBinding>& inputs)
+      : m_(model), inputs_(inputs) {}
+
+  std::string run() {
+    for (size_t i = 0; i < m_.inputs.size(); ++i) {
+      if (is_sequence(m_.inputs[i])) {
+        check_entries(m_.inputs[i], !m_.odd_inputs[i].empty());
+      } else {
+        check_tensor(m_.inputs[i], !m_.odd_inputs[i].empty());
       }
-      continue;
     }
-    if (!m.odd_inputs[i].empty()) continue;
-    const TensorType& type = it->second.type;
+    for (const auto& [name, binding] : inputs_) {
+      if (known_.contains(name)) continue;
+      const Port* port = find_port(m_.inputs, name);
+      if (port != nullptr) {
+        fault("input " + port->name + " is a sequence: its entries are called " +
+              entry_name(port->name, 0) + ", " + entry_name(port->name, 1) +
+              ", … without a gap; given " + name);
+        continue;
+      }
+      std::string names;
+      for (const Port& p : m_.inputs) names += (names.empty() ? "" : ", ") + p.name;
+      fault("the model has no input " + name + "; its inputs are " +
+            (names.empty() ? "none" : names));
+    }
+    return std::move(faults_);
+  }
+
+ private:
+  void fault(const std::string& text) { faults_ += (faults_.empty() ? "" : "; ") + text; }
+
+  void check_tensor(const Port& port, bool odd) {
+    const auto it = inputs_.find(port.name);
+    if (it != inputs_.end()) {
+      known_.insert(port.name);
+      if (!odd && check_binding(port.name, port, it->second)) check_symbols(port, it->second.type);
+    } else if (!odd && port.kind == PortKind::kTensor) {
+      fault("input " + port.name + ": no value given, expected " + expected(port));
+    }
+  }
+
+  // The entries of a sequence may differ where the dims have names.
+  void check_entries(const Port& port, bool odd) {
+    for (size_t k = 0;; ++k) {
+      const auto it = inputs_.find(entry_name(port.name, k));
+      if (it == inputs_.end()) return;
+      known_.insert(it->first);
+      if (!odd) check_binding(it->first, port, it->second);
+    }
+  }
+
+  bool check_binding(const std::string& name, const Port& port, const InputBinding& binding) {
+    const TensorType& type = binding.type;
+    const std::optional<Tensor>& value = binding.value;
     if (!same_kind(port.dtype, type.dtype)) {
-      fault("input " + port.name + " is " + std::string(dtype_name(port.dtype)) + ", given " +
+      fault("input " + name + " is " + std::string(dtype_name(port.dtype)) + ", given " +
             std::string(dtype_name(type.dtype)));
-      continue;
-    }
-    const std::optional<Tensor>& value = it->second.value;
-    if (!shape_fits(port, type.shape)) {
-      fault("input " + port.name + ": expected " + to_string(port) + ", given " +
-            to_string(type.shape));
-      continue;
-    }
-    if (value && (value->shape() != type.shape || !same_kind(port.dtype, value->dtype()))) {
-      fault("input " + port.name + ": the value is " + std::string(dtype_name(value->dtype())) +
+    } else if (!shape_fits(port, type.shape)) {
+      fault("input " + name + ": expected " + to_string(port) + ", given " + to_string(type.shape));
+    } else if (value && (value->shape() != type.shape || !same_kind(port.dtype, value->dtype()))) {
+      fault("input " + name + ": the value is " + std::string(dtype_name(value->dtype())) +
             to_string(value->shape()) + ", its type says " + to_string(type));
-      continue;
+    } else {
+      return true;
     }
+    return false;
+  }
+
+  void check_symbols(const Port& port, const TensorType& type) {
     for (size_t d = 0; port.has_shape && d < port.dims.size(); ++d) {
       const std::string& symbol = port.dims[d].symbol;
       if (port.dims[d].size >= 0 || !is_name(symbol)) continue;
-      const auto [known, fresh] = symbols.try_emplace(symbol, type.shape[d], port.name);
+      const auto [known, fresh] = symbols_.try_emplace(symbol, type.shape[d], port.name);
       if (!fresh && known->second.first != type.shape[d]) {
         fault("input " + port.name + ": " + symbol + " is " + std::to_string(type.shape[d]) +
               ", but input " + known->second.second + " has " + symbol + " = " +
@@ -83,15 +147,18 @@ void check_bindings(const ImportedModel& m, const std::map<std::string, InputBin
       }
     }
   }
-  for (const auto& [name, binding] : inputs) {
-    bool known = false;
-    for (const Port& port : m.inputs) known = known || port.name == name;
-    if (known) continue;
-    std::string names;
-    for (const Port& port : m.inputs) names += (names.empty() ? "" : ", ") + port.name;
-    fault("the model has no input " + name + "; its inputs are " +
-          (names.empty() ? "none" : names));
-  }
+
+  const ImportedModel& m_;
+  const std::map<std::string, InputBinding>& inputs_;
+  std::string faults_;
+  std::set<std::string> known_;                                      // names that belong to a port
+  std::map<std::string, std::pair<int64_t, std::string>> symbols_;  // size, input that fixed it
+};
+
+}  // namespace
+
+void check_bindings(const ImportedModel& m, const std::map<std::string, InputBinding>& inputs) {
+  const std::string faults = BindingCheck(m, inputs).run();
   if (!faults.empty()) throw Error(ErrorCode::kInput, faults);
 }
 

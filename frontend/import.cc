@@ -29,12 +29,20 @@ std::string label_of(const onnx::NodeProto& node) {
 /// Fills dtype and dims; the reason why the type is none for trainrt, or "".
 std::string read_type(const onnx::ValueInfoProto& info, Port* port) {
   port->name = info.name();
-  if (!info.has_type() || !info.type().has_tensor_type()) {
-    return info.has_type() && info.type().value_case() != onnx::TypeProto::VALUE_NOT_SET
-               ? "is no tensor"
+  const onnx::TypeProto* whole = &info.type();
+  const bool optional = whole->has_optional_type();
+  if (optional) whole = &whole->optional_type().elem_type();
+  const bool sequence = whole->has_sequence_type();
+  if (sequence) whole = &whole->sequence_type().elem_type();
+  port->kind = optional   ? (sequence ? PortKind::kOptionalSequence : PortKind::kOptional)
+               : sequence ? PortKind::kSequence
+                          : PortKind::kTensor;
+  if (!whole->has_tensor_type()) {
+    return whole->value_case() != onnx::TypeProto::VALUE_NOT_SET
+               ? "is no tensor, nor a sequence or optional of tensors"
                : "has no type";
   }
-  const onnx::TypeProto_Tensor& type = info.type().tensor_type();
+  const onnx::TypeProto_Tensor& type = whole->tensor_type();
   port->has_shape = type.has_shape();
   for (const auto& dim : type.shape().dim()) {
     // Some exporters write 0 for a size that they do not know.

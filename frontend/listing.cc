@@ -46,8 +46,9 @@ class Listing {
 
  private:
   void port(const char* kind, const Port& p) {
-    out_ << kind << " " << p.name << ":" << dtype_name(p.dtype) << (p.has_shape ? to_string(p) : "")
-         << "\n";
+    static constexpr const char* kKinds[] = {"", "sequence of ", "optional ", "optional sequence of "};
+    out_ << kind << " " << p.name << ":" << kKinds[static_cast<size_t>(p.kind)]
+         << dtype_name(p.dtype) << (p.has_shape ? to_string(p) : "") << "\n";
   }
 
   std::string name(int32_t value) const {

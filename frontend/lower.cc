@@ -61,6 +61,28 @@ Var LowerContext::need(size_t i) const {
   return v;
 }
 
+NodeValue LowerContext::need_value(size_t i) const {
+  NodeValue v = value(i);
+  if (is_absent(v)) invalid("input " + std::to_string(i) + " is missing");
+  return v;
+}
+
+Sequence LowerContext::sequence(size_t i) const {
+  const NodeValue v = need_value(i);
+  if (const Sequence* list = std::get_if<Sequence>(&v)) return *list;
+  invalid("input " + std::to_string(i) + " is no sequence");
+}
+
+std::vector<Var> LowerContext::tensor_subgraph(std::string_view attr,
+                                               std::span<const Var> inputs) {
+  std::vector<Var> tensors;
+  for (const NodeValue& v : subgraph(attr, std::vector<NodeValue>(inputs.begin(), inputs.end()))) {
+    tensors.push_back(tensor_of(v));
+    if (!tensors.back()) invalid("an output of " + std::string(attr) + " is no tensor");
+  }
+  return tensors;
+}
+
 std::vector<int64_t> LowerContext::ints(size_t i) const {
   const Tensor t = constant(i);
   if (is_float(t.dtype())) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "frontend/onnx_model.h"
@@ -23,6 +24,21 @@ struct LowerError {
   std::string kind;  // invalid | no_lowering | dynamic
   std::string reason;
 };
+
+/// The tensors of a sequence; how many there are is known when a plan is built.
+using Sequence = std::vector<Var>;
+/// An optional that holds nothing. One that holds something is what it holds.
+struct EmptyOptional {};
+/// What a value of an ONNX graph is; an absent Var: nothing yet, or an absent input.
+using NodeValue = std::variant<Var, Sequence, EmptyOptional>;
+/// The tensor; absent for everything else.
+inline Var tensor_of(const NodeValue& value) {
+  const Var* v = std::get_if<Var>(&value);
+  return v != nullptr ? *v : Var();
+}
+inline bool is_absent(const NodeValue& value) {
+  return std::holds_alternative<Var>(value) && !std::get<Var>(value);
+}
 
 /// One ONNX node with its inputs as IR values. Inputs that other problems left undefined never
 /// reach a lowering.
@@ -88,13 +104,12 @@ class LowerContext {
   virtual void set(size_t i, Var value) = 0;
   void set(Var value) { set(0, value); }
 
-  // Sequences of tensors, whose lengths are known when a plan is built.
-  virtual std::vector<Var> sequence(size_t i) const {
-    invalid("input " + std::to_string(i) + " is no sequence");
-  }
-  virtual void set_sequence(size_t, std::vector<Var>) {
-    refuse("no_lowering", "sequences are not supported here");
-  }
+  // Sequences and optionals.
+  /// As in(), whatever the input is.
+  virtual NodeValue value(size_t i) const { return in(i); }
+  NodeValue need_value(size_t i) const;
+  virtual void set_value(size_t i, NodeValue value) { set(i, tensor_of(value)); }
+  Sequence sequence(size_t i) const;
 
   /// Axis in [-rank, rank) to [0, rank); refuses the node when it is outside.
   int64_t axis(int64_t a, int64_t rank) const;
@@ -111,7 +126,10 @@ class LowerContext {
 
   // Control flow.
   /// Lowers a subgraph attribute with its inputs bound; names of outer graphs are visible.
-  virtual std::vector<Var> subgraph(std::string_view attr, std::span<const Var> inputs) = 0;
+  virtual std::vector<NodeValue> subgraph(std::string_view attr,
+                                          std::span<const NodeValue> inputs) = 0;
+  /// Of a subgraph whose inputs and outputs are tensors.
+  std::vector<Var> tensor_subgraph(std::string_view attr, std::span<const Var> inputs);
   virtual size_t subgraph_input_count(std::string_view attr) const = 0;
   virtual size_t subgraph_output_count(std::string_view attr) const = 0;
   /// Says that a subgraph can never run with these input types, whatever the tensors hold.

@@ -14,10 +14,17 @@ bool as_bool(const LowerContext& c, const Tensor& t, const std::string& what) {
   return t.item() != 0;
 }
 
-void set_outputs(LowerContext& c, std::span<const Var> values) {
+void set_outputs(LowerContext& c, std::span<const NodeValue> values) {
   for (size_t i = 0; i < std::min(values.size(), c.output_count()); ++i) {
-    if (c.wants(i)) c.set(i, values[i]);
+    if (c.wants(i)) c.set_value(i, values[i]);
   }
+}
+
+/// A value that the body hands to itself or stacks up, where only a tensor will do.
+Var tensor(const LowerContext& c, const NodeValue& value, const char* what) {
+  const Var v = tensor_of(value);
+  if (!v) c.invalid(std::string(what) + " is no tensor");
+  return v;
 }
 
 void lower_if(LowerContext& c) {
@@ -60,11 +67,11 @@ void lower_loop(LowerContext& c) {
   }
   bool condition = c.has(1) ? as_bool(c, c.constant(1), "the condition") : true;
 
-  std::vector<Var> state;
-  for (size_t i = 0; i < carried; ++i) state.push_back(c.need(i + 2));
+  std::vector<NodeValue> state;
+  for (size_t i = 0; i < carried; ++i) state.push_back(c.need_value(i + 2));
   std::vector<std::vector<Var>> stacked(scans);
   auto iterate = [&](int64_t i) {
-    std::vector<Var> inputs = {c.b.constant(Tensor::scalar<int64_t>(i)),
+    std::vector<NodeValue> inputs = {c.b.constant(Tensor::scalar<int64_t>(i)),
                                c.b.constant(Tensor::scalar<bool>(true))};
     inputs.insert(inputs.end(), state.begin(), state.end());
     return c.subgraph("body", inputs);
@@ -73,18 +80,23 @@ void lower_loop(LowerContext& c) {
     if (i >= kMaxIterations) {
       c.refuse("dynamic", "the loop runs more than " + std::to_string(kMaxIterations) + " times");
     }
-    const std::vector<Var> out = iterate(i);
-    condition =
-        as_bool(c, c.constant_of(out[0], "the condition of the next iteration"), "the condition");
+    const std::vector<NodeValue> out = iterate(i);
+    condition = as_bool(c,
+                        c.constant_of(tensor(c, out[0], "the body's condition"),
+                                      "the condition of the next iteration"),
+                        "the condition");
     std::copy_n(out.begin() + 1, carried, state.begin());
-    for (size_t k = 0; k < scans; ++k) stacked[k].push_back(out[1 + carried + k]);
+    for (size_t k = 0; k < scans; ++k) {
+      stacked[k].push_back(tensor(c, out[1 + carried + k], "a scan output"));
+    }
   }
 
-  std::vector<Var> results = state;
+  std::vector<NodeValue> results = state;
   if (scans > 0 && stacked[0].empty()) {
-    const std::vector<Var> types = iterate(0);
+    const std::vector<NodeValue> types = iterate(0);
     for (size_t k = 0; k < scans; ++k) {
-      results.push_back(no_iterations(c, types[1 + carried + k], 0));
+      const Var one = tensor(c, types[1 + carried + k], "a scan output");
+      results.push_back(no_iterations(c, one, 0));
     }
   } else {
     for (auto& values : stacked) results.push_back(stack(std::move(values), 0, false));
@@ -149,7 +161,7 @@ void lower_scan(LowerContext& c) {
   for (int64_t t = 0; t < steps; ++t) {
     std::vector<Var> args = state;
     for (const auto& list : slices) args.push_back(list[static_cast<size_t>(t)]);
-    const std::vector<Var> out = c.subgraph("body", args);
+    const std::vector<Var> out = c.tensor_subgraph("body", args);
     std::copy_n(out.begin(), carried, state.begin());
     for (size_t k = 0; k < stacks; ++k) stacked[k].push_back(out[carried + k]);
   }
@@ -160,9 +172,9 @@ void lower_scan(LowerContext& c) {
     for (size_t k = 0; k < scan_count; ++k) {
       args.push_back(c.b.fill(c.need(carried + k).dtype(), 0, slice_shapes[k]));
     }
-    types = c.subgraph("body", args);
+    types = c.tensor_subgraph("body", args);
   }
-  std::vector<Var> results = state;
+  std::vector<NodeValue> results(state.begin(), state.end());
   for (size_t k = 0; k < stacks; ++k) {
     const Var one = steps == 0 ? types[carried + k] : stacked[k][0];
     const int64_t axis = c.axis(entry(c, "scan_output_axes", k, stacks), one.rank() + 1);

@@ -6,7 +6,7 @@
 
 namespace trainrt::lowering {
 
-void lower_identity(LowerContext& c) { c.set(c.need(0)); }
+void lower_identity(LowerContext& c) { c.set_value(0, c.need_value(0)); }
 
 std::optional<std::vector<int64_t>> ints_argument(const LowerContext& c, std::string_view attr,
                                                   size_t input) {

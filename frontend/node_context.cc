@@ -11,12 +11,12 @@ class Context final : public LowerContext {
 
   size_t input_count() const override { return node_.inputs.size(); }
   Var in(size_t i) const override {
-    if (i >= node_.inputs.size() || node_.inputs[i] < 0) return Var();
-    const Var v = s_.get(node_.inputs[i]);
-    if (!v && s_.sequences.count(node_.inputs[i]) > 0) {
-      refuse("no_lowering", "input " + std::to_string(i) +
-                                " is a sequence; this operator takes "
-                                "tensors only");
+    const NodeValue whole = value(i);
+    const Var v = tensor_of(whole);
+    if (!v && !is_absent(whole)) {
+      invalid("input " + std::to_string(i) +
+              (std::holds_alternative<Sequence>(whole) ? " is a sequence" : " is empty") +
+              "; this operator takes tensors only");
     }
     if (i >= 3 && op == "BatchNormalization") {
       // The layer ran before in this graph: go on from what it left, as frameworks do.
@@ -72,21 +72,14 @@ class Context final : public LowerContext {
     return i < node_.outputs.size() && node_.outputs[i] >= 0 &&
            s_.m.values[index(node_.outputs[i])].read;
   }
-  void set(size_t i, Var value) override {
-    if (i < node_.outputs.size() && node_.outputs[i] >= 0 && value) {
-      s_.set(node_.outputs[i], value);
-    }
-  }
+  void set(size_t i, Var value) override { set_value(i, value); }
 
-  std::vector<Var> sequence(size_t i) const override {
-    const auto it =
-        i < node_.inputs.size() ? s_.sequences.find(node_.inputs[i]) : s_.sequences.end();
-    if (it == s_.sequences.end()) invalid("input " + std::to_string(i) + " is no sequence");
-    return it->second;
+  NodeValue value(size_t i) const override {
+    return i < node_.inputs.size() && node_.inputs[i] >= 0 ? s_.get(node_.inputs[i]) : Var();
   }
-  void set_sequence(size_t i, std::vector<Var> values) override {
-    if (i < node_.outputs.size() && node_.outputs[i] >= 0) {
-      s_.sequences[node_.outputs[i]] = std::move(values);
+  void set_value(size_t i, NodeValue value) override {
+    if (i < node_.outputs.size() && node_.outputs[i] >= 0 && !is_absent(value)) {
+      s_.set(node_.outputs[i], std::move(value));
     }
   }
 
@@ -100,7 +93,8 @@ class Context final : public LowerContext {
 
   void update_buffer(size_t i, Var value) override {
     if (!options.training || i >= node_.inputs.size() || node_.inputs[i] < 0) return;
-    const Var buffer = s_.get(node_.inputs[i]);
+    const Var buffer = tensor_of(s_.get(node_.inputs[i]));
+    if (!buffer) return;
     const Node& producer = b.graph().producer(buffer.id());
     const auto* input = std::get_if<InputAttrs>(&producer.attrs);
     if (producer.op != Op::kInput || input == nullptr || input->role != InputRole::kBuffer) return;
@@ -114,7 +108,8 @@ class Context final : public LowerContext {
     s_.updates.push_back({buffer.id(), value, b.source()});
   }
 
-  std::vector<Var> subgraph(std::string_view attr, std::span<const Var> inputs) override {
+  std::vector<NodeValue> subgraph(std::string_view attr,
+                                  std::span<const NodeValue> inputs) override {
     return s_.subgraph(graph(attr), inputs);
   }
   size_t subgraph_input_count(std::string_view attr) const override {

@@ -24,15 +24,24 @@ struct Dim {
   std::string symbol;  // name of a free dim; may be empty
 };
 
-/// An input or output of the model.
+enum class PortKind : uint8_t { kTensor, kSequence, kOptional, kOptionalSequence };
+
+/// An input or output of the model. A sequence is bound, and put out, as its tensors under the names
+/// of entry_name(); how many there are is its length. An optional that holds nothing, and an
+/// optional sequence without entries, are left out.
 struct Port {
   std::string name;
-  DType dtype = DType::kFloat32;  // as in the file
+  PortKind kind = PortKind::kTensor;
+  DType dtype = DType::kFloat32;  // as in the file; of a sequence: that of its entries, as the dims
   bool has_shape = false;
   std::vector<Dim> dims;
 };
 /// "[n,4]"
 std::string to_string(const Port& port);
+/// "x[3]": entry 3 of the sequence x.
+std::string entry_name(const std::string& port, size_t entry);
+/// The port that a name belongs to: its own, or that of an entry. Null when there is none.
+const Port* find_port(const std::vector<Port>& ports, const std::string& name);
 
 /// A weight of the file. The rule of discovery stands in docs/design.md, "Parameters".
 struct WeightInfo {
@@ -139,8 +148,8 @@ class OnnxModel {
   std::string text() const;
 
   /// Lowers the model to the IR for concrete input types. Obstacles go to `problems`, all that can
-  /// be found at once. Every input of the model must be bound. Throws Error(kInput) when a binding
-  /// does not fit its declaration ("input x: expected [n,4], given [5,6]"). Without `contents`, what
+  /// be found at once. Every tensor among the inputs of the model must be bound. Throws
+  /// Error(kInput) when a binding does not fit its declaration ("input x: expected [n,4], given [5,6]"). Without `contents`, what
   /// depends on the contents of float inputs, weights or random numbers is refused as "dynamic"
   /// where a plan needs it.
   Specialized specialize(const std::map<std::string, InputBinding>& inputs,

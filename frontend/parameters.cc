@@ -54,6 +54,8 @@ class Reach {
         const int64_t scans = a != nullptr ? a->proto->i() : 0;
         const auto inputs = static_cast<int64_t>(n.inputs.size());
         carried(n, 0, 0, 0, static_cast<size_t>(std::clamp<int64_t>(inputs - scans, 0, inputs)));
+      } else if (n.domain.empty() && n.op == "SequenceMap") {
+        carried(n, 0, 0, 0, 0);
       } else if (std::any_of(n.outputs.begin(), n.outputs.end(),
                              [&](int32_t v) { return is_marked(v); })) {
         plain(n);

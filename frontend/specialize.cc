@@ -36,9 +36,39 @@ Var Specializer::weight(int32_t w) {
   return weights_[w] = v;
 }
 
-Var Specializer::get(int32_t value) {
+NodeValue Specializer::get(int32_t value) {
   const int32_t w = m.values[index(value)].weight;
   return w >= 0 ? weight(w) : env[index(value)];
+}
+
+Var Specializer::bind_tensor(const std::string& name, DType declared, const InputBinding& binding) {
+  const DType dtype = is_float(declared) ? options.working : declared;
+  if (binding.value) {
+    const Tensor& t = *binding.value;
+    // A copy: the caller may change its tensor while the graph lives.
+    return b.constant(t.dtype() == dtype ? t.clone() : t.to(dtype));
+  }
+  const Var v = b.input(InputAttrs{name, InputRole::kData, dtype, binding.type.shape});
+  result.graph.value(v.id()).name = name;
+  return v;
+}
+
+NodeValue Specializer::bind_port(const Port& port,
+                                 const std::map<std::string, InputBinding>& inputs) {
+  if (port.kind == PortKind::kTensor || port.kind == PortKind::kOptional) {
+    const auto it = inputs.find(port.name);
+    if (it == inputs.end()) return EmptyOptional();
+    return bind_tensor(port.name, port.dtype, it->second);
+  }
+  Sequence entries;
+  for (;;) {
+    const std::string name = entry_name(port.name, entries.size());
+    const auto it = inputs.find(name);
+    if (it == inputs.end()) break;
+    entries.push_back(bind_tensor(name, port.dtype, it->second));
+  }
+  if (entries.empty() && port.kind == PortKind::kOptionalSequence) return EmptyOptional();
+  return entries;
 }
 
 void Specializer::bind(const std::map<std::string, InputBinding>& inputs) {
@@ -54,17 +84,7 @@ void Specializer::bind(const std::map<std::string, InputBinding>& inputs) {
       }
       continue;
     }
-    const InputBinding& binding = inputs.at(port.name);
-    const DType dtype = is_float(port.dtype) ? options.working : port.dtype;
-    if (binding.value) {
-      const Tensor& t = *binding.value;
-      // A copy: the caller may change its tensor while the graph lives.
-      set(value, b.constant(t.dtype() == dtype ? t.clone() : t.to(dtype)));
-    } else {
-      const Var v = b.input(InputAttrs{port.name, InputRole::kData, dtype, binding.type.shape});
-      result.graph.value(v.id()).name = port.name;
-      set(value, v);
-    }
+    set(value, bind_port(port, inputs));
   }
 }
 
@@ -108,12 +128,14 @@ Specialized Specializer::run(const std::map<std::string, InputBinding>& inputs) 
            "output " + m.outputs[i].name + " is a " + m.weights[index(w)].stored.unsupported});
       continue;
     }
-    const Var v = get(value);
-    if (!v) {
-      problems.add({"", "", "", 0, "no_lowering", "output " + m.outputs[i].name + " is no tensor"});
-      continue;
+    const NodeValue found = get(value);
+    const std::string& name = m.outputs[i].name;
+    if (const Var v = tensor_of(found)) outputs.push_back({name, v.id(), OutputRole::kOutput});
+    if (const Sequence* entries = std::get_if<Sequence>(&found)) {
+      for (size_t k = 0; k < entries->size(); ++k) {
+        outputs.push_back({entry_name(name, k), (*entries)[k].id(), OutputRole::kOutput});
+      }
     }
-    outputs.push_back({m.outputs[i].name, v.id(), OutputRole::kOutput});
   }
   auto& all = result.graph.outputs();
   all.insert(all.begin(), outputs.begin(), outputs.end());
@@ -163,13 +185,11 @@ void Specializer::lower_node(const ImportedNode& node) {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!context->wants(i)) continue;
       const int32_t v = node.outputs[i];
-      if (sequences.count(v) > 0) continue;
-      if (!env[index(v)]) {
+      if (is_absent(env[index(v)])) {
         throw LowerError{"no_lowering", "output " + std::to_string(i) + " ('" +
                                             m.values[index(v)].name + "') is not supported"};
       }
-      std::string& name = result.graph.value(env[index(v)].id()).name;
-      if (name.empty()) name = m.values[index(v)].name;
+      name(env[index(v)], m.values[index(v)].name);
     }
   } catch (const LowerError& e) {
     report(node, e.kind, e.reason);
@@ -202,7 +222,20 @@ void Specializer::lower_node(const ImportedNode& node) {
   b.set_source(outer);
 }
 
-std::vector<Var> Specializer::subgraph(const ImportedGraph& graph, std::span<const Var> inputs) {
+/// Gives the value's tensors a name for listings, unless they have one.
+void Specializer::name(const NodeValue& value, const std::string& name) {
+  auto give = [&](Var v, const std::string& text) {
+    std::string& known = result.graph.value(v.id()).name;
+    if (known.empty()) known = text;
+  };
+  if (const Var v = tensor_of(value)) give(v, name);
+  if (const Sequence* entries = std::get_if<Sequence>(&value)) {
+    for (size_t k = 0; k < entries->size(); ++k) give((*entries)[k], entry_name(name, k));
+  }
+}
+
+std::vector<NodeValue> Specializer::subgraph(const ImportedGraph& graph,
+                                             std::span<const NodeValue> inputs) {
   if (inputs.size() != graph.inputs.size()) {
     throw LowerError{"invalid", "subgraph '" + graph.name + "' has " +
                                     std::to_string(graph.inputs.size()) + " inputs, given " +
@@ -212,7 +245,7 @@ std::vector<Var> Specializer::subgraph(const ImportedGraph& graph, std::span<con
   entered_.insert(&graph);
   for (size_t i = 0; i < inputs.size(); ++i) set(graph.inputs[i], inputs[i]);
   lower_graph(graph);
-  std::vector<Var> outputs;
+  std::vector<NodeValue> outputs;
   for (int32_t value : graph.outputs) {
     if (is_poisoned(value)) throw Poisoned{};
     const int32_t w = m.values[index(value)].weight;
@@ -221,9 +254,9 @@ std::vector<Var> Specializer::subgraph(const ImportedGraph& graph, std::span<con
                                           m.weights[index(w)].stored.unsupported};
     }
     outputs.push_back(get(value));
-    if (!outputs.back()) {
-      throw LowerError{"no_lowering", "output '" + m.values[index(value)].name + "' of subgraph '" +
-                                          graph.name + "' is no tensor"};
+    if (is_absent(outputs.back())) {
+      throw LowerError{"invalid", "output '" + m.values[index(value)].name + "' of subgraph '" +
+                                      graph.name + "' has no value"};
     }
   }
   return outputs;

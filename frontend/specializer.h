@@ -39,13 +39,12 @@ class Specializer {
 
   bool is_poisoned(int32_t value) const { return value >= 0 && poisoned[index(value)]; }
   /// The value of an input of a node; weights are made on first use.
-  Var get(int32_t value);
-  void set(int32_t value, Var v) {
-    env[index(value)] = v;
+  NodeValue get(int32_t value);
+  void set(int32_t value, NodeValue v) {
+    env[index(value)] = std::move(v);
     poisoned[index(value)] = false;
-    sequences.erase(value);
   }
-  std::vector<Var> subgraph(const ImportedGraph& graph, std::span<const Var> inputs);
+  std::vector<NodeValue> subgraph(const ImportedGraph& graph, std::span<const NodeValue> inputs);
   /// A branch that this specialization can never take: what it holds is no obstacle.
   void leave_out(const ImportedGraph& graph) { left_out_.insert(&graph); }
   bool is_left_out(const ImportedGraph& graph) const {
@@ -60,9 +59,8 @@ class Specializer {
   const Evaluator& evaluator;
   const Contents& contents;
   Builder b;
-  std::vector<Var> env;  // by value
+  std::vector<NodeValue> env;  // by value
   std::vector<bool> poisoned;
-  std::map<int32_t, std::vector<Var>> sequences;  // values that are sequences; not in env
   Var rng;
   int64_t streams = 0;
   /// New value of each buffer, in order of first update, and the origin of the last one.
@@ -76,6 +74,9 @@ class Specializer {
  private:
   void bind(const std::map<std::string, InputBinding>& inputs);
   void report_unknown(const ImportedGraph& graph);
+  NodeValue bind_port(const Port& port, const std::map<std::string, InputBinding>& inputs);
+  Var bind_tensor(const std::string& name, DType declared, const InputBinding& binding);
+  void name(const NodeValue& value, const std::string& name);
   void lower_graph(const ImportedGraph& graph);
   void lower_node(const ImportedNode& node);
   void report(const ImportedNode& node, const std::string& kind, const std::string& reason) {

@@ -111,19 +111,15 @@ size_t Session::state_bytes() const {
 
 Batch Session::make_batch(const TensorMap& given, const TensorMap& fixed) const {
   Batch batch;
-  std::map<std::string, const Port*> ports;
-  for (const Port& p : model_.inputs()) ports.emplace(p.name, &p);
   auto names = [&] {
     std::string text;
     for (const Port& p : model_.inputs()) text += (text.empty() ? "" : ", ") + p.name;
     return text.empty() ? std::string("none") : text;
   };
   auto take = [&](const std::string& name, const Tensor& value) {
-    if (const auto it = ports.find(name); it != ports.end()) {
-      batch.inputs[name] = fit_input(name, it->second->dtype, working(), value);
-      return true;
-    }
-    return false;
+    const Port* port = find_port(model_.inputs(), name);
+    if (port != nullptr) batch.inputs[name] = fit_input(name, port->dtype, working(), value);
+    return port != nullptr;
   };
   for (const auto& [name, value] : fixed) {
     if (!take(name, value)) {
@@ -144,10 +140,10 @@ Batch Session::make_batch(const TensorMap& given, const TensorMap& fixed) const 
                                          " (targets are called 'target' or 'target/OUTPUT')");
     }
   }
-  for (const auto& [name, port] : ports) {
-    if (!batch.inputs.contains(name)) {
-      throw Error(ErrorCode::kInput, "input " + name + " is missing: expected " +
-                                         std::string(dtype_name(port->dtype)) + to_string(*port));
+  for (const Port& port : model_.inputs()) {
+    if (port.kind == PortKind::kTensor && !batch.inputs.contains(port.name)) {
+      throw Error(ErrorCode::kInput, "input " + port.name + " is missing: expected " +
+                                         std::string(dtype_name(port.dtype)) + to_string(port));
     }
   }
   return batch;

@@ -1,6 +1,6 @@
 """Debian's libraries as Bazel repositories; setup.sh installs them."""
 
-load("//third_party:system_library.bzl", "system_library")
+load("//third_party:system_library.bzl", "system_folder", "system_library")
 
 def trainrt_dependencies():
     system_library(
@@ -82,4 +82,9 @@ def trainrt_dependencies():
         package = "libbenchmark-dev",
         headers = ["benchmark"],
         libs = ["libbenchmark.so"],
+    )
+    system_folder(
+        name = "onnx_testdata",
+        package = "libonnx-testdata",
+        folder = "libonnx-testdata/data",
     )

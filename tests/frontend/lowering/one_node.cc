@@ -76,7 +76,9 @@ class FakeContext final : public LowerContext {
     b.graph().add_output("buffer" + std::to_string(i), value.id());
   }
 
-  std::vector<Var> subgraph(std::string_view, std::span<const Var>) override { return {}; }
+  std::vector<NodeValue> subgraph(std::string_view, std::span<const NodeValue>) override {
+    return {};
+  }
   size_t subgraph_input_count(std::string_view) const override { return 0; }
   size_t subgraph_output_count(std::string_view) const override { return 0; }
   void leave_out(std::string_view) override {}

@@ -1,0 +1,177 @@
+#include "tests/conformance/run_case.h"
+
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "runtime/session.h"
+#include "tests/conformance/scope.h"
+
+namespace trainrt::conformance {
+namespace {
+
+struct Way {
+  const char* name;
+  DType working;
+  Backend backend;
+};
+
+/// Whole networks take minutes in plain loops. An integer that was rounded from a float of the file's
+/// type may come out otherwise in float64.
+std::vector<Way> ways(const Case& c, const DataSet& data) {
+  std::vector<Way> list = {{"default kernels", DType::kFloat32, Backend::kAuto}};
+  if (!c.outputs_beside.empty()) return list;
+  list.push_back({"reference, float32", DType::kFloat32, Backend::kReference});
+  bool doubles = false, integers = false;
+  for (const TensorMap* values : {&data.inputs, &data.outputs}) {
+    for (const auto& [name, value] : *values) doubles |= value.dtype() == DType::kFloat64;
+  }
+  for (const auto& [name, value] : data.outputs) integers |= is_integer(value.dtype());
+  if (doubles || !integers) {
+    list.push_back({"reference, float64", DType::kFloat64, Backend::kReference});
+  }
+  return list;
+}
+
+using Outputs = std::vector<std::pair<std::string, Tensor>>;
+
+/// Inputs that a refusal names: their contents must be known when the plan is built.
+std::set<std::string> wanted_contents(const Error& refusal, const TensorMap& inputs) {
+  static constexpr std::string_view kBefore = "depends on the contents of ";
+  std::set<std::string> names;
+  for (const Problem& p : refusal.problems()) {
+    const size_t at = p.reason.find(kBefore);
+    if (at == std::string::npos) continue;
+    const std::string list = ", " + p.reason.substr(at + kBefore.size()) + ", ";
+    for (const auto& [name, value] : inputs) {
+      if (list.find(", " + name + ", ") != std::string::npos) names.insert(name);
+    }
+  }
+  return names;
+}
+
+/// The file's own function; inputs named in `fixed` are given as constants of the plan.
+Outputs compute(const Case& c, const TensorMap& inputs, const Way& way, bool random,
+                const std::set<std::string>& fixed = {}) {
+  ModuleOptions options;
+  options.dtype = way.working;
+  options.batch_norm = BatchNormPolicy::kGraph;
+  options.backend = way.backend;
+  options.threads = 1;
+  Session session(OnnxModel::load(c.model.string()), options);
+  StepSpec spec;
+  spec.training = random;
+  TensorMap constants;
+  for (const std::string& name : fixed) constants[name] = inputs.at(name);
+  Batch batch = session.make_batch(inputs, constants);
+  std::shared_ptr<CompiledStep> step;
+  try {
+    step = session.prepare(spec, batch);
+  } catch (const Error& e) {
+    std::set<std::string> more = wanted_contents(e, inputs);
+    more.insert(fixed.begin(), fixed.end());
+    if (more.size() == fixed.size()) throw;
+    return compute(c, inputs, way, random, more);
+  }
+  session.load(*step, batch, 0, 0);
+  session.run(*step);
+  return session.outputs(*step);
+}
+
+/// Half-precision results are right up to two units in the last place.
+Tolerance tolerance_for(DType expected, Tolerance t) {
+  if (expected == DType::kFloat16) t.relative = std::max(t.relative, std::ldexp(1.0, -9));
+  if (expected == DType::kBFloat16) t.relative = std::max(t.relative, std::ldexp(1.0, -6));
+  return t;
+}
+
+std::string compare_floats(const Tensor& given, const Tensor& expected, const Tolerance& t) {
+  const Tensor a = given.to(DType::kFloat64), b = expected.to(DType::kFloat64);
+  for (size_t i = 0; i < static_cast<size_t>(a.size()); ++i) {
+    const double x = a.data<double>()[i], y = b.data<double>()[i];
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if (std::isfinite(y) && std::abs(x - y) <= t.absolute + t.relative * std::abs(y)) continue;
+    std::ostringstream text;
+    text << "element " << i << " is " << x << ", expected " << y;
+    return text.str();
+  }
+  return "";
+}
+
+std::string compare_integers(const Tensor& given, const Tensor& expected) {
+  const std::vector<int64_t> a = given.to_ints(), b = expected.to_ints();
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i]) continue;
+    return "element " + std::to_string(i) + " is " + std::to_string(a[i]) + ", expected " +
+           std::to_string(b[i]);
+  }
+  return "";
+}
+
+std::string compare(const Tensor& given, const Tensor& expected, const Tolerance& t, bool random) {
+  const bool floats = is_float(expected.dtype());
+  if (floats ? !is_float(given.dtype()) : given.dtype() != expected.dtype()) {
+    return "is " + std::string(dtype_name(given.dtype())) + ", expected " +
+           std::string(dtype_name(expected.dtype()));
+  }
+  if (given.shape() != expected.shape()) {
+    return "has shape " + to_string(given.shape()) + ", expected " + to_string(expected.shape());
+  }
+  if (random) return "";
+  return floats ? compare_floats(given, expected, tolerance_for(expected.dtype(), t))
+                : compare_integers(given, expected);
+}
+
+std::string compare(const Outputs& given, const TensorMap& expected, const Tolerance& t,
+                    bool random) {
+  std::string faults;
+  auto fault = [&](const std::string& name, const std::string& text) {
+    faults += (faults.empty() ? "" : "; ") + ("output " + name + " " + text);
+  };
+  size_t found = 0;
+  for (const auto& [name, value] : given) {
+    const auto it = expected.find(name);
+    if (it == expected.end()) {
+      fault(name, "is not expected");
+      continue;
+    }
+    ++found;
+    const std::string text = compare(value, it->second, t, random);
+    if (!text.empty()) fault(name, text);
+  }
+  if (found != expected.size()) {
+    faults += (faults.empty() ? "" : "; ") + std::to_string(expected.size() - found) +
+              " outputs are missing";
+  }
+  return faults;
+}
+
+std::string one_line(std::string text) {
+  for (char& ch : text) {
+    if (ch == '\n' || ch == '\t') ch = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string run_case(const Case& c, const onnx::ModelProto& model) {
+  const bool random = is_random(model);
+  try {
+    const std::vector<DataSet> sets = read_data(c, model);
+    if (sets.empty()) return "there is no data";
+    for (const DataSet& data : sets) {
+      if (data.outputs.empty()) return "there are no expected outputs";
+      for (const Way& way : ways(c, data)) {
+        const std::string fault =
+            compare(compute(c, data.inputs, way, random), data.outputs, c.tolerance, random);
+        if (!fault.empty()) return std::string(way.name) + ": " + one_line(fault);
+      }
+    }
+    return "";
+  } catch (const std::exception& e) {
+    return one_line(e.what());
+  }
+}
+
+}  // namespace trainrt::conformance
