@@ -185,10 +185,112 @@ void lower_scan(LowerContext& c) {
   set_outputs(c, results);
 }
 
+// Opset 8: sequences of a batch, scanned one by one along axis 1. Inputs: their lengths, states,
+// scanned tensors, all but the first with a batch axis that the body does not see.
+struct BatchScan {
+  size_t states, scans, stacks;
+  int64_t batch, steps;
+  std::vector<int64_t> lengths;
+};
+
+BatchScan batch_scan(LowerContext& c) {
+  const int64_t count = c.attr_int("num_scan_inputs");
+  const auto inputs = static_cast<int64_t>(c.input_count()) - 1;
+  if (count < 1 || count > inputs) {
+    c.invalid("num_scan_inputs is " + std::to_string(count) + ", the node has " +
+              std::to_string(inputs) + " inputs behind sequence_lens");
+  }
+  BatchScan s{static_cast<size_t>(inputs - count), static_cast<size_t>(count), 0, 0, 0, {}};
+  if (c.subgraph_input_count("body") != s.states + s.scans ||
+      c.subgraph_output_count("body") < s.states) {
+    c.invalid("the body's inputs or outputs do not match the node's");
+  }
+  s.stacks = c.subgraph_output_count("body") - s.states;
+  const Var first = c.need(1 + s.states);
+  if (first.rank() < 2) c.invalid("a scanned tensor has axes for batch and time");
+  s.batch = first.dim(0);
+  s.steps = first.dim(1);
+  for (size_t i = 0; i < s.states + s.scans; ++i) {
+    const Var x = c.need(1 + i);
+    const bool fits = i < s.states ? x.rank() > 0 && x.dim(0) == s.batch
+                                   : x.rank() > 1 && x.dim(0) == s.batch && x.dim(1) == s.steps;
+    if (!fits) c.invalid("input " + std::to_string(1 + i) + " has another batch or length");
+  }
+  s.lengths = c.has(0) ? c.ints(0) : std::vector<int64_t>(static_cast<size_t>(s.batch), s.steps);
+  if (static_cast<int64_t>(s.lengths.size()) != s.batch ||
+      std::any_of(s.lengths.begin(), s.lengths.end(),
+                  [&](int64_t n) { return n < 0 || n > s.steps; })) {
+    c.invalid("sequence_lens holds a length from 0 to " + std::to_string(s.steps) + " for each of " +
+              std::to_string(s.batch) + " sequences");
+  }
+  return s;
+}
+
+/// Row i of an outer axis, without the axis.
+Var row(Var x, int64_t i) { return squeeze(slice(x, 0, i, 1), {0}); }
+
+/// The values of one sequence, zeros behind its end: [steps, …].
+Var padded(std::vector<Var> values, Var like, int64_t steps) {
+  const auto count = static_cast<int64_t>(values.size());
+  std::vector<Var> parts;
+  if (count > 0) parts.push_back(stack(std::move(values), 0, false));
+  if (count < steps || steps == 0) {
+    Shape rest = like.shape();
+    rest.insert(rest.begin(), steps - count);
+    parts.push_back(like.builder().fill(like.dtype(), 0, rest));
+  }
+  return parts.size() == 1 ? parts[0] : concat(parts, 0);
+}
+
+void lower_batch_scan(LowerContext& c) {
+  const BatchScan s = batch_scan(c);
+  int64_t total = 0;
+  for (int64_t n : s.lengths) total += n;
+  if (total > kMaxIterations) {
+    c.refuse("dynamic", "the scan runs more than " + std::to_string(kMaxIterations) + " steps");
+  }
+  // What the body sees at one step.
+  const auto arguments = [&](int64_t sequence, int64_t step, std::vector<Var> state) {
+    for (size_t k = 0; k < s.scans; ++k) {
+      const bool reverse = entry(c, "directions", k, s.scans) != 0;
+      const int64_t n = s.lengths[static_cast<size_t>(sequence)];
+      state.push_back(row(row(c.in(1 + s.states + k), sequence), reverse ? n - 1 - step : step));
+    }
+    return state;
+  };
+  std::vector<std::vector<Var>> finals(s.states);                          // by sequence
+  std::vector<std::vector<std::vector<Var>>> elements(s.stacks);           // and by step
+  std::vector<Var> like(s.stacks);
+  for (int64_t i = 0; i < s.batch; ++i) {
+    std::vector<Var> state;
+    for (size_t k = 0; k < s.states; ++k) state.push_back(row(c.in(1 + k), i));
+    for (auto& list : elements) list.emplace_back();
+    for (int64_t t = 0; t < s.lengths[static_cast<size_t>(i)]; ++t) {
+      const std::vector<Var> out = c.subgraph("body", arguments(i, t, state));
+      std::copy_n(out.begin(), s.states, state.begin());
+      for (size_t k = 0; k < s.stacks; ++k) {
+        elements[k].back().push_back(like[k] = out[s.states + k]);
+      }
+    }
+    for (size_t k = 0; k < s.states; ++k) finals[k].push_back(state[k]);
+  }
+  if (total == 0) c.refuse("no_lowering", "a scan of opset 8 without a single step");
+
+  std::vector<Var> results;
+  for (auto& list : finals) results.push_back(stack(std::move(list), 0, false));
+  for (size_t k = 0; k < s.stacks; ++k) {
+    std::vector<Var> sequences;
+    for (auto& list : elements[k]) sequences.push_back(padded(std::move(list), like[k], s.steps));
+    results.push_back(stack(std::move(sequences), 0, false));
+  }
+  set_outputs(c, results);
+}
+
 // Gradients pass through the bodies; parameter discovery follows them there.
 constexpr LoweringRow kRows[] = {
     {"", "If", 1, lower_if, GradInputs::kNone},
     {"", "Loop", 1, lower_loop},
+    {"", "Scan", 8, lower_batch_scan},
     {"", "Scan", 9, lower_scan},
 };
 

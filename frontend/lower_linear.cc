@@ -60,41 +60,12 @@ void lower_matmul_integer(LowerContext& c) {
   c.set(cast(matmul_numpy(c, a, b), DType::kInt32));
 }
 
-// Laplace expansion along the rows, from the last one up. minors[S] is the determinant of the last
-// |S| rows and the columns in S: 2^n minors, n 2^(n-1) products.
 void lower_det(LowerContext& c) {
-  constexpr int64_t kLargest = 8;
   const Var x = c.need(0);
-  if (x.rank() < 2 || x.dim(-1 + x.rank()) != x.dim(-2 + x.rank())) {
+  if (x.rank() < 2 || x.dim(x.rank() - 1) != x.dim(x.rank() - 2)) {
     c.invalid("Det needs square matrices, not " + to_string(x.shape()));
   }
-  const int64_t n = x.dim(x.rank() - 1);
-  if (n > kLargest) {
-    c.refuse("no_lowering", "Det of matrices larger than " + std::to_string(kLargest));
-  }
-  const Shape batch(x.shape().begin(), x.shape().end() - 2);
-  const auto element = [&](int64_t i, int64_t j) {
-    return reshape(slice(slice(x, -2, i, 1), -1, j, 1), batch);
-  };
-  std::vector<Var> minors(size_t{1} << n);
-  minors[0] = c.b.fill(x.dtype(), 1, batch);
-  for (size_t set = 1; set < minors.size(); ++set) {
-    const int64_t row = n - __builtin_popcountll(set);
-    double sign = 1;
-    for (int64_t j = 0; j < n; ++j) {
-      const size_t bit = size_t{1} << j;
-      if ((set & bit) == 0) continue;
-      Var term = element(row, j);
-      if (set != bit) term = term * minors[set ^ bit];
-      if (!minors[set]) {
-        minors[set] = term;
-      } else {
-        minors[set] = sign > 0 ? minors[set] + term : minors[set] - term;
-      }
-      sign = -sign;
-    }
-  }
-  c.set(minors.back());
+  c.set(c.b.add(Op::kDet, {x}));
 }
 
 using enum GradInputs;

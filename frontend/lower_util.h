@@ -80,6 +80,8 @@ std::span<const LoweringRow> grid_lowerings();        // of indexing_lowerings()
 std::span<const LoweringRow> einsum_lowerings();      // of linear_lowerings()
 std::span<const LoweringRow> loss_lowerings();        // of norm_lowerings()
 std::span<const LoweringRow> quantize_lowerings();    // of norm_lowerings()
+std::span<const LoweringRow> bit_cast_lowerings();    // of signal_lowerings()
+std::span<const LoweringRow> tf_idf_lowerings();      // of signal_lowerings()
 
 /// The rows of several lists, one after the other.
 std::vector<LoweringRow> joined(std::initializer_list<std::span<const LoweringRow>> lists);

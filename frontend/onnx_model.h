@@ -149,9 +149,9 @@ class OnnxModel {
 
   /// Lowers the model to the IR for concrete input types. Obstacles go to `problems`, all that can
   /// be found at once. Every tensor among the inputs of the model must be bound. Throws
-  /// Error(kInput) when a binding does not fit its declaration ("input x: expected [n,4], given [5,6]"). Without `contents`, what
-  /// depends on the contents of float inputs, weights or random numbers is refused as "dynamic"
-  /// where a plan needs it.
+  /// Error(kInput) when a binding does not fit its declaration ("input x: expected [n,4], given
+  /// [5,6]"). Without `contents`, what depends on the contents of float inputs, weights or random
+  /// numbers is refused as "dynamic" where a plan needs it.
   Specialized specialize(const std::map<std::string, InputBinding>& inputs,
                          const SpecializeOptions& options, const Evaluator& evaluator,
                          Diagnostics& problems, const Contents& contents = {}) const;

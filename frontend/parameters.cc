@@ -53,7 +53,9 @@ class Reach {
         const ImportedAttr* a = n.find("num_scan_inputs");
         const int64_t scans = a != nullptr ? a->proto->i() : 0;
         const auto inputs = static_cast<int64_t>(n.inputs.size());
-        carried(n, 0, 0, 0, static_cast<size_t>(std::clamp<int64_t>(inputs - scans, 0, inputs)));
+        const int64_t first = n.opset < 9 ? 1 : 0;  // behind the sequences' lengths
+        const int64_t states = std::clamp<int64_t>(inputs - scans - first, 0, inputs);
+        carried(n, static_cast<size_t>(first), 0, 0, static_cast<size_t>(states));
       } else if (n.domain.empty() && n.op == "SequenceMap") {
         carried(n, 0, 0, 0, 0);
       } else if (std::any_of(n.outputs.begin(), n.outputs.end(),

@@ -92,6 +92,23 @@ Types matmul(const Args& a) {
   return {{a.in[0].dtype, shape}};
 }
 
+void check_square(const Args& a) {
+  check_float(a, 0);
+  check_rank(a, 0, 2);
+  const Shape& shape = a.in[0].shape;
+  if (shape.back() != shape[shape.size() - 2]) fail("no square matrices: ", to_string(shape));
+}
+
+Types det(const Args& a) {
+  check_square(a);
+  return {{a.in[0].dtype, {a.in[0].shape.begin(), a.in[0].shape.end() - 2}}};
+}
+
+Types cofactor(const Args& a) {
+  check_square(a);
+  return {a.in[0]};
+}
+
 Types softmax(const Args& a) {
   check_float(a, 0);
   check_axis(a.attr<AxisAttrs>().axis, a.in[0].rank());
@@ -178,6 +195,8 @@ constexpr Row kRows[] = {
     {Op::kCumProd, cumulate},
     {Op::kTopK, top_k},
     {Op::kMatMul, matmul},
+    {Op::kDet, det},
+    {Op::kCofactor, cofactor},
     {Op::kSoftmax, softmax},
     {Op::kSoftmaxGrad, softmax_grad},
     {Op::kLogSoftmax, softmax},

@@ -112,6 +112,14 @@ Types relu_grad(const Args& a) {
 
 Types cast(const Args& a) { return {{a.attr<CastAttrs>().to, a.in[0].shape}}; }
 
+Types bit_cast(const Args& a) {
+  const DType from = a.in[0].dtype, to = a.attr<CastAttrs>().to;
+  if (from == DType::kBool || to == DType::kBool || dtype_size(from) != dtype_size(to)) {
+    fail("the bits of ", dtype_name(from), " are no ", dtype_name(to));
+  }
+  return cast(a);
+}
+
 TensorType broadcast(const Args& a) {
   check_same_dtype(a, 0, 1);
   return {a.in[0].dtype, broadcast_shapes(a.in[0].shape, a.in[1].shape)};
@@ -190,6 +198,7 @@ constexpr Row kRows[] = {
     {Op::kIdentity, unary_any},
     {Op::kStopGradient, unary_any},
     {Op::kCast, cast},
+    {Op::kBitCast, bit_cast},
     {Op::kAdd, binary_numeric},
     {Op::kSub, binary_numeric},
     {Op::kMul, binary_numeric},

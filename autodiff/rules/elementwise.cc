@@ -220,6 +220,7 @@ constexpr GradRow kRows[] = {
     {Op::kIdentity, identity_grad},
     none(Op::kStopGradient),
     {Op::kCast, cast_grad},
+    none(Op::kBitCast),
     {Op::kAdd, add_grad},
     {Op::kSub, sub_grad},
     {Op::kMul, mul_grad},

@@ -31,6 +31,11 @@ Grads matmul_grad(const GradArgs& a) {
           })};
 }
 
+// y = det X  =>  dX = dy times the cofactors of X, also where X is singular
+Grads det_grad(const GradArgs& a) {
+  return {unsqueeze(a.dy(), {-2, -1}) * a.builder().add(Op::kCofactor, {a.x()})};
+}
+
 template <typename A>
 A with_shape(A attrs, Shape shape) {
   attrs.shape = std::move(shape);
@@ -107,6 +112,8 @@ Grads interpolate_grad_grad(const GradArgs& a) {
 
 constexpr GradRow kRows[] = {
     {Op::kMatMul, matmul_grad},
+    {Op::kDet, det_grad},
+    {Op::kCofactor, nullptr, GradKind::kUnsupported},
     {Op::kConv, conv_grad},
     {Op::kConvDataGrad, conv_data_grad_grad},
     {Op::kConvWeightGrad, conv_weight_grad_grad},

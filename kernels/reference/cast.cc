@@ -48,8 +48,19 @@ std::unique_ptr<Kernel> plan_cast(const NodeView& node, Scratch&) {
   return bind(plan, run);
 }
 
-// Not in place: source and target would be the same memory under two types.
+struct CopyPlan {
+  size_t bytes;
+};
+
+std::unique_ptr<Kernel> plan_bit_cast(const NodeView& node, Scratch&) {
+  return bind<CopyPlan>({node.outputs[0].bytes()}, [](const CopyPlan& p, const KernelArgs& args) {
+    copy_bytes(args.out[0], args.in[0], p.bytes);
+  });
+}
+
+// Cast is not in place: source and target would be the same memory under two types.
 constexpr KernelRow kRows[] = {
+    {Op::kBitCast, "reference", takes_numbers, plan_bit_cast, true},
     {Op::kCast, "reference", takes_numbers, plan_cast},
 };
 

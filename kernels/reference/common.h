@@ -198,6 +198,7 @@ std::span<const KernelRow> reference_indexing_kernels();
 std::span<const KernelRow> reference_reduction_kernels();
 std::span<const KernelRow> reference_scan_kernels();
 std::span<const KernelRow> reference_matmul_kernels();
+std::span<const KernelRow> reference_determinant_kernels();
 std::span<const KernelRow> reference_conv_kernels();
 std::span<const KernelRow> reference_pool_kernels();
 std::span<const KernelRow> reference_interpolate_kernels();

@@ -129,6 +129,13 @@ std::vector<Row> linear_rows() {
   add_matmuls(rows);
   add_convolutions(rows);
   add_pools(rows);
+  for (int64_t n : {0, 1, 2, 3, 9}) {
+    rows.push_back(node(Op::kDet, std::to_string(n) + " rows", {normal({2, n, n})}));
+  }
+  // The inverse does not exist; in the last one all cofactors vanish.
+  rows.push_back(node(Op::kDet, "singular", {values({3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9})}));
+  rows.push_back(node(Op::kDet, "rank 1", {values({2, 2}, {1, 2, 2, 4})}));
+  rows.push_back(node(Op::kDet, "rank 1 of 3", {values({3, 3}, {1, 2, 3, 2, 4, 6, 3, 6, 9})}));
   const InterpolateAttrs up{
       1, 3, 4, 2, {0, 0, 0, 1, 1, 2, 2, 2}, {1, 0, 0.25, 0.75, 0.5, 0.5, -0.25, 1.25}};
   rows.push_back(node(Op::kInterpolate, "two taps", {normal({2, 3, 2})}, up));

@@ -64,6 +64,7 @@ forward:
 %e30 = Identity(%x)
 %e31 = StopGradient(%x)
 %e32 = Cast(%x) to=float64
+%e33 = BitCast(%x) to=int32
 
 %b0 = Add(%x, %x1)
 %b1 = Sub(%x, %x1)
@@ -115,6 +116,8 @@ forward:
 %r9, %r10 = TopK(%x) axis=1 k=2 largest=false
 
 %l0 = MatMul(%x, %x) trans_b=true
+%l1 = Det(%l0)
+%l2 = Cofactor(%l0)
 %y = Conv(%img, %w) strides=[2,1] dilations=[1,2] pads_begin=[1,0] pads_end=[0,1] group=2
 %mp = MaxPool(%img) kernel=[2,2] strides=[2,2] dilations=[1,1] pads_begin=[0,1] pads_end=[0,0] output=[3,4]
 %mi = MaxPoolIndices(%img) kernel=[2,2] strides=[2,2] dilations=[1,1] pads_begin=[0,0] pads_end=[0,0] output=[3,3] column_major=true

@@ -76,9 +76,17 @@ TEST_CASE("Det has a gradient where the matrix is singular") {
              reals({4, -2, -2, 1}, {2, 2}));
 }
 
-TEST_CASE("Det refuses large and oblong matrices") {
-  CHECK(node("Det").input(Tensor(DType::kFloat64, {9, 9})).refusal() == "no_lowering");
+TEST_CASE("Det of any size, also of none") {
+  Tensor x(DType::kFloat64, {12, 12});  // a permutation with 11 exchanges
+  for (size_t i = 0; i < 12; ++i) x.data<double>()[i * 12 + (i + 1) % 12] = 2;
+  CHECK_SAME(node("Det").input(x).y(), real(-4096));
+  CHECK_SAME(node("Det", 22).input(Tensor(DType::kFloat64, {2, 0, 0})).y(), reals({1, 1}));
+  CHECK(node("Det").input(Tensor(DType::kFloat64, {0, 3, 3})).y().shape() == Shape{0});
+}
+
+TEST_CASE("Det refuses oblong matrices and vectors") {
   CHECK(node("Det").input(kA).refusal() == "invalid");
+  CHECK(node("Det").input(reals({1, 2})).refusal() == "invalid");
 }
 
 }  // namespace
