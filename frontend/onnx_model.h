@@ -63,6 +63,8 @@ struct SpecializeOptions {
   bool training = true;
   BatchNormMode batch_norm = BatchNormMode::kTrain;
   bool dropout = true;  // false: Dropout is the identity in train mode too
+  /// QuantizeLinear passes the gradient of what it does not clamp on to its input.
+  bool straight_through = false;
 };
 
 /// A specialized model. Inputs: kData for the model's inputs (name, concrete type), kParameter for

@@ -55,6 +55,7 @@ class Specializer {
   std::vector<Var> env;  // by value
   std::vector<bool> poisoned;
   std::map<int32_t, std::vector<Var>> sequences;  // values that are sequences; not in env
+  std::map<int32_t, int64_t> narrow;  // ONNX's element type of values that are kept in a wider one
   Var rng;
   int64_t streams = 0;
   /// New value of each buffer, in order of first update, and the origin of the last one.

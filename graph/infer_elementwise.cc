@@ -112,6 +112,18 @@ Types relu_grad(const Args& a) {
 
 Types cast(const Args& a) { return {{a.attr<CastAttrs>().to, a.in[0].shape}}; }
 
+Types round_to(const Args& a) {
+  const auto& attr = a.attr<RoundToAttrs>();
+  check_float(a, 0);
+  if (!enum_in_range(attr.overflow) || !enum_in_range(attr.rounding)) fail("unknown rounding");
+  if (attr.mantissa < 0 || attr.mantissa > 52 || attr.min_exponent < -1000 ||
+      attr.min_exponent > 1000) {
+    fail("no grid has ", attr.mantissa, " bits and exponents from ", attr.min_exponent, " on");
+  }
+  if (!(attr.max > 0) || std::isinf(attr.max)) fail("the largest value ", attr.max, " is none");
+  return {a.in[0]};
+}
+
 TensorType broadcast(const Args& a) {
   check_same_dtype(a, 0, 1);
   return {a.in[0].dtype, broadcast_shapes(a.in[0].shape, a.in[1].shape)};
@@ -190,6 +202,7 @@ constexpr Row kRows[] = {
     {Op::kIdentity, unary_any},
     {Op::kStopGradient, unary_any},
     {Op::kCast, cast},
+    {Op::kRoundTo, round_to},
     {Op::kAdd, binary_numeric},
     {Op::kSub, binary_numeric},
     {Op::kMul, binary_numeric},
