@@ -344,8 +344,11 @@ Stored TensorReader::take(onnx::TensorProto& t) {
   }
 
   if (bits != 0) {
-    result.exact = false;
+    result.narrow = type;
     result.value = unpack(type, bits, packed, shape);
+    if (result.external) {
+      result.packed = Tensor::from<uint8_t>(packed, {static_cast<int64_t>(packed.size())});
+    }
     return result;
   }
   if (dtype == DType::kBool) {

@@ -42,8 +42,11 @@ struct Stored {
   /// The bytes moved from the protobuf to `value`: the writer puts them back.
   bool moved = false;
   bool external = false;
-  /// The element type is one of DType's: float8 and the 4-bit types are widened.
-  bool exact = true;
+  /// ONNX's number of an element type that is none of DType's (float8, int4, …), which `value`
+  /// holds widened; else 0.
+  int64_t narrow = 0;
+  /// Of external narrow tensors: the bytes as they were, which the writer copies.
+  Tensor packed;
 };
 
 /// Reads tensors; external data only from regular files below the folder.

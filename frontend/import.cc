@@ -143,7 +143,7 @@ class Importer {
     w.initializer = initializer;
     w.stored = std::move(stored);
     if (w.stored.value.defined()) {
-      w.is_float = w.stored.exact && is_float(w.stored.value.dtype());
+      w.is_float = w.stored.narrow == 0 && is_float(w.stored.value.dtype());
       w.info.dtype = w.stored.value.dtype();
       w.info.shape = w.stored.value.shape();
     }

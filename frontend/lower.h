@@ -98,6 +98,11 @@ class LowerContext {
   /// A dtype attribute (`to`, `dtype`): floating types give the working type.
   DType attr_dtype(std::string_view name) const;
 
+  /// ONNX's number of the element type of input i when it is narrower than any DType (float8, int4,
+  /// …; the values are then kept in a wider one), else 0.
+  virtual int64_t narrow_type(size_t) const { return 0; }
+  virtual void set_narrow(size_t, int64_t) {}  // of an output
+
   // Outputs.
   virtual size_t output_count() const = 0;  // named ones, trailing unnamed not counted
   virtual bool wants(size_t i) const = 0;   // the file names output i and something reads it

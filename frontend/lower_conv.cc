@@ -42,7 +42,8 @@ ConvAttrs conv_attrs(const LowerContext& c, const Window& w) {
   return attrs;
 }
 
-// Spatial dims of the weight; the attribute may repeat them.
+}  // namespace
+
 std::vector<int64_t> weight_kernel(const LowerContext& c, Var w, size_t rank) {
   if (w.rank() != static_cast<int64_t>(rank) + 2) {
     c.invalid("weight " + to_string(w.shape()) + " needs rank " + std::to_string(rank + 2));
@@ -54,6 +55,8 @@ std::vector<int64_t> weight_kernel(const LowerContext& c, Var w, size_t rank) {
   }
   return kernel;
 }
+
+namespace {
 
 // Negative pads crop the input.
 Var crop(Var x, Window& w) {
@@ -68,15 +71,19 @@ Var crop(Var x, Window& w) {
   return x;
 }
 
-void lower_conv(LowerContext& c) {
-  Var x = c.need(0);
-  const Var w = c.need(1);
+}  // namespace
+
+Var convolve(LowerContext& c, Var x, Var w, Var bias) {
   const auto input = spatial_dims(c, x);
   Window window = read_window(c, weight_kernel(c, w, input.size()), &input);
   x = crop(x, window);
   const ConvAttrs attrs = conv_attrs(c, window);
-  c.set(c.has(2) ? c.b.add(Op::kConv, {x, w, c.in(2)}, attrs) : c.b.add(Op::kConv, {x, w}, attrs));
+  return bias ? c.b.add(Op::kConv, {x, w, bias}, attrs) : c.b.add(Op::kConv, {x, w}, attrs);
 }
+
+namespace {
+
+void lower_conv(LowerContext& c) { c.set(convolve(c, c.need(0), c.need(1), c.in(2))); }
 
 // One spatial axis of ConvTranspose. The full result has `full` cells; [begin, begin + size) of it
 // is asked for and may reach beyond.
@@ -279,7 +286,8 @@ Window read_window(const LowerContext& c, std::vector<int64_t> kernel,
 
 std::span<const LoweringRow> conv_lowerings() {
   static const std::vector<LoweringRow> rows =
-      lowering::joined({lowering::kRows, lowering::pool_lowerings(), lowering::resize_lowerings()});
+      lowering::joined({lowering::kRows, lowering::pool_lowerings(), lowering::resize_lowerings(),
+                        lowering::deform_lowerings(), lowering::roi_lowerings()});
   return rows;
 }
 

@@ -1,6 +1,7 @@
 // Arithmetic, comparison, logic, Where, Cast and Clip.
 #include <cmath>
 
+#include "frontend/lower_narrow.h"
 #include "frontend/lower_util.h"
 #include "graph/infer.h"
 
@@ -123,10 +124,6 @@ void lower_is_inf(LowerContext& c) {
 }
 
 void lower_where(LowerContext& c) { c.set(where(c.need(0), c.need(1), c.need(2))); }
-
-void lower_cast(LowerContext& c) { c.set(cast(c.need(0), c.attr_dtype("to"))); }
-
-void lower_cast_like(LowerContext& c) { c.set(cast(c.need(0), c.need(1).dtype())); }
 
 // Bounds of opset 6 to 10.
 void lower_clip_6(LowerContext& c) {

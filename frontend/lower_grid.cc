@@ -2,9 +2,22 @@
 #include <algorithm>
 #include <array>
 
+#include "frontend/lower_spatial.h"
 #include "frontend/lower_util.h"
 
 namespace trainrt::lowering {
+
+Tap bounded(Tap tap, int64_t size) {
+  const Var cell = clip(stop_gradient(tap.cell), 0, static_cast<double>(size - 1));
+  const Var inside = cast(equal(cell, tap.cell), tap.cell.dtype());
+  return {cast(cell, DType::kInt64), tap.weight ? tap.weight * inside : inside};
+}
+
+std::array<Tap, 2> linear_taps(Var place, int64_t size) {
+  const Var below = unary(Op::kFloor, place), t = place - below;
+  return {bounded({below, 1.0 - t}, size), bounded({below + 1.0, t}, size)};
+}
+
 namespace {
 
 enum class Padding : uint8_t { kZeros, kBorder, kReflection };
@@ -55,11 +68,6 @@ Var padded(Var x, int64_t size, const GridOptions& o) {
   return clip(x, 0, static_cast<double>(size - 1));
 }
 
-// A neighbour along one axis: its cell (a whole number in the working type) and its weight.
-struct Tap {
-  Var cell, weight;
-};
-
 // Cubic convolution with a = -0.75, of the distances 1 + t, t, 1 - t, 2 - t.
 std::array<Var, 4> cubic_weights(Var t) {
   const double a = -0.75;
@@ -72,25 +80,17 @@ std::vector<Tap> taps_of(Var grid, int64_t size, const GridOptions& o) {
   const double n = static_cast<double>(size);
   Var x = o.align ? (grid + 1.0) * ((n - 1) / 2) : ((grid + 1.0) * n - 1.0) / 2.0;
   if (o.mode != Mode::kCubic) x = padded(x, size, o);
-  std::vector<Tap> taps;
-  if (o.mode == Mode::kNearest) {
-    taps = {{unary(Op::kRound, x), {}}};
-  } else {
-    const Var below = unary(Op::kFloor, x), t = x - below;
-    if (o.mode == Mode::kLinear) {
-      taps = {{below, 1.0 - t}, {below + 1.0, t}};
-    } else {
-      const std::array<Var, 4> weights = cubic_weights(t);
-      for (int i = 0; i < 4; ++i) {
-        taps.push_back({padded(below + static_cast<double>(i - 1), size, o), weights[at(i)]});
-      }
-    }
+  if (o.mode == Mode::kNearest) return {bounded({unary(Op::kRound, x), {}}, size)};
+  if (o.mode == Mode::kLinear) {
+    const std::array<Tap, 2> taps = linear_taps(x, size);
+    return {taps.begin(), taps.end()};
   }
-  // Cells outside count nothing.
-  for (Tap& tap : taps) {
-    const Var cell = clip(stop_gradient(tap.cell), 0, n - 1);
-    const Var inside = cast(equal(cell, tap.cell), grid.dtype());
-    tap = {cast(cell, DType::kInt64), tap.weight ? tap.weight * inside : inside};
+  const Var below = unary(Op::kFloor, x);
+  const std::array<Var, 4> weights = cubic_weights(x - below);
+  std::vector<Tap> taps;
+  for (int i = 0; i < 4; ++i) {
+    const Var cell = padded(below + static_cast<double>(i - 1), size, o);
+    taps.push_back(bounded({cell, weights[at(i)]}, size));
   }
   return taps;
 }

@@ -1,20 +1,10 @@
-// MatMul, Gemm, MatMulInteger, Det.
+// MatMul, Gemm, Det.
 #include "frontend/lower_util.h"
 
 namespace trainrt {
 namespace {
 
 using namespace lowering;
-
-// A vector on the left is a row, on the right a column; its axis is dropped from the result.
-Var matmul_numpy(LowerContext& c, Var a, Var b) {
-  if (a.rank() == 0 || b.rank() == 0) c.invalid("an operand of MatMul is a scalar");
-  const bool row = a.rank() == 1, column = b.rank() == 1;
-  Var y = matmul_any(row ? unsqueeze(a, {0}) : a, column ? unsqueeze(b, {1}) : b);
-  if (column) y = squeeze(y, {-1});
-  if (row) y = squeeze(y, {column ? -1 : -2});
-  return y;
-}
 
 void lower_matmul(LowerContext& c) { c.set(matmul_numpy(c, c.need(0), c.need(1))); }
 
@@ -45,21 +35,6 @@ void lower_gemm(LowerContext& c) {
   c.set(y);
 }
 
-// An integer operand less its zero point: a scalar, or one per row (A) or column (B). In float64
-// the products of 8-bit integers and their sums are exact.
-Var centred(LowerContext& c, Var x, size_t zero_point, bool per_row) {
-  const Var wide = cast(x, DType::kFloat64);
-  if (!c.has(zero_point)) return wide;
-  Var z = cast(c.in(zero_point), DType::kFloat64);
-  if (per_row && z.rank() == 1 && z.type().size() > 1) z = unsqueeze(z, {1});
-  return wide - z;
-}
-
-void lower_matmul_integer(LowerContext& c) {
-  const Var a = centred(c, c.need(0), 2, true), b = centred(c, c.need(1), 3, false);
-  c.set(cast(matmul_numpy(c, a, b), DType::kInt32));
-}
-
 void lower_det(LowerContext& c) {
   const Var x = c.need(0);
   if (x.rank() < 2 || x.dim(x.rank() - 1) != x.dim(x.rank() - 2)) {
@@ -68,13 +43,10 @@ void lower_det(LowerContext& c) {
   c.set(c.b.add(Op::kDet, {x}));
 }
 
-using enum GradInputs;
-
 constexpr LoweringRow kRows[] = {
     {"", "Det", 11, lower_det},
     {"", "Gemm", 7, lower_gemm},
     {"", "MatMul", 1, lower_matmul},
-    {"", "MatMulInteger", 10, lower_matmul_integer, kNone},
 };
 
 }  // namespace

@@ -46,6 +46,15 @@ Var matmul_any(Var a, Var b) {
   return reduce_sum(unsqueeze(a, {-1}) * unsqueeze(b, {b.rank() - 2}), {-2});
 }
 
+Var matmul_numpy(LowerContext& c, Var a, Var b) {
+  if (a.rank() == 0 || b.rank() == 0) c.invalid("an operand of MatMul is a scalar");
+  const bool row = a.rank() == 1, column = b.rank() == 1;
+  Var y = matmul_any(row ? unsqueeze(a, {0}) : a, column ? unsqueeze(b, {1}) : b);
+  if (column) y = squeeze(y, {-1});
+  if (row) y = squeeze(y, {column ? -1 : -2});
+  return y;
+}
+
 Var rms_normalize(Var x, int64_t axis, double epsilon, Var* inverse) {
   std::vector<int64_t> axes;
   for (int64_t a = axis; a < x.rank(); ++a) axes.push_back(a);

@@ -57,6 +57,10 @@ Var along(Var v, int64_t axis, int64_t rank);
 /// Sum, over axes, of matrix products of any element type, NumPy's rules for rank >= 2.
 Var matmul_any(Var a, Var b);
 
+/// As matmul_any, also of vectors: one on the left is a row, on the right a column, and its axis is
+/// dropped from the result.
+Var matmul_numpy(LowerContext& c, Var a, Var b);
+
 /// x / sqrt(mean(x^2 over axes >= axis) + epsilon). Sets *inverse to the factor when asked.
 Var rms_normalize(Var x, int64_t axis, double epsilon, Var* inverse = nullptr);
 

@@ -1,4 +1,7 @@
 // The node that a lowering sees.
+#include <set>
+#include <string_view>
+
 #include "frontend/specializer.h"
 
 namespace trainrt {
@@ -73,6 +76,21 @@ class Context final : public LowerContext {
            s_.m.values[index(node_.outputs[i])].read;
   }
   void set(size_t i, Var value) override { set_value(i, value); }
+  int64_t narrow_type(size_t i) const override {
+    if (i >= node_.inputs.size() || node_.inputs[i] < 0) return 0;
+    const int32_t w = s_.m.values[index(node_.inputs[i])].weight;
+    if (w >= 0) return s_.m.weights[index(w)].stored.narrow;
+    const auto it = s_.narrow.find(node_.inputs[i]);
+    return it == s_.narrow.end() ? 0 : it->second;
+  }
+  void set_narrow(size_t i, int64_t type) override {
+    if (i >= node_.outputs.size() || node_.outputs[i] < 0) return;
+    if (type != 0) {
+      s_.narrow[node_.outputs[i]] = type;
+    } else {
+      s_.narrow.erase(node_.outputs[i]);
+    }
+  }
 
   NodeValue value(size_t i) const override {
     return i < node_.inputs.size() && node_.inputs[i] >= 0 ? s_.get(node_.inputs[i]) : Var();
@@ -80,6 +98,7 @@ class Context final : public LowerContext {
   void set_value(size_t i, NodeValue value) override {
     if (i < node_.outputs.size() && node_.outputs[i] >= 0 && !is_absent(value)) {
       s_.set(node_.outputs[i], std::move(value));
+      set_narrow(i, only_moves() ? narrow_type(0) : 0);
     }
   }
 
@@ -121,6 +140,15 @@ class Context final : public LowerContext {
   void leave_out(std::string_view attr) override { s_.leave_out(graph(attr)); }
 
  private:
+  /// Whether the elements of the result are those of input 0.
+  bool only_moves() const {
+    static const std::set<std::string_view> kOps = {
+        "Concat",  "DepthToSpace", "Expand", "Flatten",      "Gather",  "GatherElements",
+        "GatherND", "Identity",    "Pad",    "Reshape",      "Slice",   "SpaceToDepth",
+        "Split",   "Squeeze",      "Tile",   "Transpose",    "Unsqueeze"};
+    return node_.domain.empty() && kOps.contains(op);
+  }
+
   const std::string& value_name(size_t i) const { return s_.m.values[index(node_.inputs[i])].name; }
 
   const onnx::AttributeProto& attribute(std::string_view name,

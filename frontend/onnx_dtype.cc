@@ -48,6 +48,10 @@ int64_t onnx_from_dtype(DType type) {
   return 0;
 }
 
+bool is_narrow_integer(int64_t type) {
+  return type == kOnnxInt4 || type == kOnnxUint4 || type == kOnnxInt2 || type == kOnnxUint2;
+}
+
 std::string onnx_type_name(int64_t type) {
   DType dtype;
   if (dtype_from_onnx(type, &dtype)) return std::string(dtype_name(dtype));

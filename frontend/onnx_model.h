@@ -73,6 +73,8 @@ struct SpecializeOptions {
   bool training = true;
   BatchNormMode batch_norm = BatchNormMode::kTrain;
   bool dropout = true;  // false: Dropout is the identity in train mode too
+  /// QuantizeLinear passes the gradient of what it does not clamp on to its input.
+  bool straight_through = false;
 };
 
 /// What a model is being run on, for values that no plan can be built without: branches taken, trip

@@ -70,6 +70,7 @@ class Reach {
       const ImportedAttr* to = n.find("to");
       DType dtype;
       if (to != nullptr && dtype_from_onnx(to->proto->i(), &dtype) && !is_float(dtype)) return;
+      if (to != nullptr && is_narrow_integer(to->proto->i())) return;
     }
     const GradInputs which = n.row != nullptr ? n.row->differentiable : GradInputs::kAll;
     size_t begin = 0, end = n.inputs.size();

@@ -61,6 +61,7 @@ class Specializer {
   Builder b;
   std::vector<NodeValue> env;  // by value
   std::vector<bool> poisoned;
+  std::map<int32_t, int64_t> narrow;  // ONNX's element type of values that are kept in a wider one
   Var rng;
   int64_t streams = 0;
   /// New value of each buffer, in order of first update, and the origin of the last one.

@@ -179,12 +179,10 @@ void write_model(const ImportedModel& m, const std::string& path,
       place.floats->mutable_floats()->Assign(floats.begin(), floats.end());
       return;
     }
-    if (!stored.moved) {
-      if (!stored.external || !stored.value.defined()) return;
-      throw Error(ErrorCode::kFile, path + ": external data of tensor '" + place.tensor->name() +
-                                        "' has an element type that cannot be written");
-    }
-    const Tensor& value = changed != fresh.slots.end() ? changed->second : stored.value;
+    if (!stored.moved && !stored.packed.defined()) return;
+    const Tensor& value = changed != fresh.slots.end() ? changed->second
+                          : stored.packed.defined()    ? stored.packed
+                                                       : stored.value;
     place.tensor->clear_external_data();
     place.tensor->clear_data_location();
     if (!stored.external && !(all_external && value.bytes() > kExternalAbove)) {

@@ -36,6 +36,11 @@ inline constexpr auto kFields<ClipAttrs> = std::tuple(Field{"lo", &ClipAttrs::lo
 template <>
 inline constexpr auto kFields<CastAttrs> = std::tuple(Field{"to", &CastAttrs::to});
 template <>
+inline constexpr auto kFields<RoundToAttrs> = std::tuple(
+    Field{"mantissa", &RoundToAttrs::mantissa}, Field{"min_exponent", &RoundToAttrs::min_exponent},
+    Field{"max", &RoundToAttrs::max}, Field{"overflow", &RoundToAttrs::overflow},
+    Field{"rounding", &RoundToAttrs::rounding});
+template <>
 inline constexpr auto kFields<ShapeAttrs> = std::tuple(Field{"shape", &ShapeAttrs::shape});
 template <>
 inline constexpr auto kFields<PermAttrs> = std::tuple(Field{"perm", &PermAttrs::perm});
@@ -105,6 +110,11 @@ inline constexpr auto kFields<InterpolateAttrs> = std::tuple(
     Field{"out_size", &InterpolateAttrs::out_size}, Field{"taps", &InterpolateAttrs::taps},
     Field{"index", &InterpolateAttrs::index}, Field{"weight", &InterpolateAttrs::weight});
 template <>
+inline constexpr auto kFields<RoiAttrs> = std::tuple(
+    Field{"mode", &RoiAttrs::mode}, Field{"height", &RoiAttrs::height},
+    Field{"width", &RoiAttrs::width}, Field{"sampling_ratio", &RoiAttrs::sampling_ratio},
+    Field{"scale", &RoiAttrs::scale}, Field{"half_pixel", &RoiAttrs::half_pixel});
+template <>
 inline constexpr auto kFields<NormAttrs> = std::tuple(Field{"axis", &NormAttrs::axis},
                                                       Field{"epsilon", &NormAttrs::epsilon});
 template <>
@@ -145,6 +155,13 @@ template <>
 inline constexpr std::string_view kEnumNames<PadMode>[] = {"constant", "reflect", "edge", "wrap"};
 template <>
 inline constexpr std::string_view kEnumNames<Reduction>[] = {"none", "add", "mul", "max", "min"};
+template <>
+inline constexpr std::string_view kEnumNames<Overflow>[] = {"saturate", "infinity", "nan"};
+template <>
+inline constexpr std::string_view kEnumNames<Rounding>[] = {"nearest_even", "nearest_up", "up",
+                                                            "down"};
+template <>
+inline constexpr std::string_view kEnumNames<RoiMode>[] = {"average", "max", "cell_max"};
 template <>
 inline constexpr std::string_view kEnumNames<RandomKind>[] = {"uniform", "normal"};
 template <>

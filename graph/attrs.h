@@ -54,6 +54,21 @@ struct CastAttrs {
   DType to = DType::kFloat32;
 };
 
+/// What becomes of a rounded value beyond the largest one.
+enum class Overflow : uint8_t { kSaturate, kInfinity, kNan };
+
+enum class Rounding : uint8_t { kNearestEven, kNearestUp, kUp, kDown };
+
+/// A floating grid: 2^e (1 + i / 2^mantissa) for exponents e >= min_exponent, and below 2^e of the
+/// smallest one the same spacing down to 0. kUp rounds away from 0, kDown towards 0; of kNearestUp
+/// ties go away from 0. With min_exponent = mantissa it is the integers up to 2^mantissa.
+struct RoundToAttrs {
+  int64_t mantissa = 0, min_exponent = 0;
+  double max = 1;
+  Overflow overflow = Overflow::kSaturate;
+  Rounding rounding = Rounding::kNearestEven;
+};
+
 struct ShapeAttrs {
   Shape shape;
 };
@@ -163,6 +178,19 @@ struct InterpolateAttrs {
   std::vector<double> weight;
 };
 
+/// kAverage and kMax take bilinear samples of each bin (kMax: the largest single weighted corner),
+/// kCellMax whole cells.
+enum class RoiMode : uint8_t { kAverage, kMax, kCellMax };
+
+/// Each roi, scaled, is cut into height x width bins. `sampling_ratio` squared samples a bin; 0:
+/// about one a cell. `half_pixel`: coordinates 0.5 less, and rois may be smaller than a cell.
+struct RoiAttrs {
+  RoiMode mode = RoiMode::kAverage;
+  int64_t height = 1, width = 1, sampling_ratio = 0;
+  double scale = 1;
+  bool half_pixel = false;
+};
+
 struct NormAttrs {
   int64_t axis = 1;  // LayerNorm: first normalised axis
   double epsilon = 1e-5;
@@ -202,11 +230,11 @@ struct OptimizerAttrs {
 };
 
 using Attrs =
-    std::variant<NoAttrs, InputAttrs, ConstantAttrs, FillAttrs, ClipAttrs, CastAttrs, ShapeAttrs,
-                 PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
-                 GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
-                 TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, NormAttrs,
-                 LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
+    std::variant<NoAttrs, InputAttrs, ConstantAttrs, FillAttrs, ClipAttrs, CastAttrs,
+                 RoundToAttrs, ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs,
+                 TriluAttrs, GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs,
+                 CumAttrs, TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
+                 NormAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs
 /// of OptimizerUpdate. The hyper input is float64[2]: learning rate, number of this step (from 1).

@@ -120,6 +120,18 @@ Types bit_cast(const Args& a) {
   return cast(a);
 }
 
+Types round_to(const Args& a) {
+  const auto& attr = a.attr<RoundToAttrs>();
+  check_float(a, 0);
+  if (!enum_in_range(attr.overflow) || !enum_in_range(attr.rounding)) fail("unknown rounding");
+  if (attr.mantissa < 0 || attr.mantissa > 52 || attr.min_exponent < -1000 ||
+      attr.min_exponent > 1000) {
+    fail("no grid has ", attr.mantissa, " bits and exponents from ", attr.min_exponent, " on");
+  }
+  if (!(attr.max > 0) || std::isinf(attr.max)) fail("the largest value ", attr.max, " is none");
+  return {a.in[0]};
+}
+
 TensorType broadcast(const Args& a) {
   check_same_dtype(a, 0, 1);
   return {a.in[0].dtype, broadcast_shapes(a.in[0].shape, a.in[1].shape)};
@@ -199,6 +211,7 @@ constexpr Row kRows[] = {
     {Op::kStopGradient, unary_any},
     {Op::kCast, cast},
     {Op::kBitCast, bit_cast},
+    {Op::kRoundTo, round_to},
     {Op::kAdd, binary_numeric},
     {Op::kSub, binary_numeric},
     {Op::kMul, binary_numeric},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/attr_fields.h"
 #include "graph/infer_util.h"
 
 namespace trainrt::infer {
@@ -178,6 +179,42 @@ Types interpolate(const Args& a) {
   return {{a.in[0].dtype, shape}};
 }
 
+// y of RoiPool: [rois, channels, height, width].
+Shape roi_shape(const Args& a, const TensorType& x, const TensorType& rois,
+                const TensorType& images) {
+  constexpr int64_t kMaxRatio = 1024;
+  const auto& p = a.attr<RoiAttrs>();
+  if (!enum_in_range(p.mode)) fail("unknown mode");
+  if (x.rank() != 4) fail("rois are cut from [N,C,H,W], given ", to_string(x));
+  if (rois.dtype != x.dtype) fail("rois of ", to_string(x), " are given as ", to_string(rois));
+  if (rois.rank() != 2 || rois.shape[1] != 4) fail("rois are [R,4], given ", to_string(rois));
+  check_same_shape(images, {rois.shape[0]}, "images");
+  if (p.height < 0 || p.height > kMaxExtent || p.width < 0 || p.width > kMaxExtent) {
+    fail("bins ", p.height, " x ", p.width, " must lie in 0..", kMaxExtent);
+  }
+  if (p.sampling_ratio < 0 || p.sampling_ratio > kMaxRatio) {
+    fail("sampling_ratio ", p.sampling_ratio, " must lie in 0..", kMaxRatio);
+  }
+  if (!std::isfinite(p.scale)) fail("scale ", p.scale, " is not finite");
+  const Shape y = {rois.shape[0], x.shape[1], p.height, p.width};
+  if (x.shape[2] == 0 || x.shape[3] == 0) fail("there is nothing to cut from: ", to_string(x));
+  return y;
+}
+
+Types roi_pool(const Args& a) {
+  check_float(a, 0);
+  check_index_type(a, 2);
+  return {{a.in[0].dtype, roi_shape(a, a.in[0], a.in[1], a.in[2])}};
+}
+
+Types roi_pool_grad(const Args& a) {
+  check_float(a, 0);
+  check_same_dtype(a, 0, 1);
+  check_index_type(a, 3);
+  check_same_shape(a.in[0], roi_shape(a, a.in[1], a.in[2], a.in[3]), "operand 0");
+  return {a.in[1]};
+}
+
 constexpr Row kRows[] = {
     {Op::kConv, conv},
     {Op::kConvDataGrad, conv_data_grad},
@@ -189,6 +226,8 @@ constexpr Row kRows[] = {
     {Op::kAveragePoolGrad, average_pool_grad},
     {Op::kInterpolate, interpolate},
     {Op::kInterpolateGrad, interpolate},
+    {Op::kRoiPool, roi_pool},
+    {Op::kRoiPoolGrad, roi_pool_grad},
 };
 
 }  // namespace

@@ -180,7 +180,8 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
                                Diagnostics& problems) {
   StepContext context{
       model_,
-      {working(), spec.training, batch_norm_mode(options_.batch_norm), options_.dropout},
+      {working(), spec.training, batch_norm_mode(options_.batch_norm), options_.dropout,
+       options_.straight_through},
       {[&](const InputAttrs& attrs) { return contents_of(attrs, batch); },
        make_evaluator(kernels())},
       [this](const std::string& name) { return parameters_[by_name_.at(name)]->requires_grad; },

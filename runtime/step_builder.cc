@@ -7,6 +7,7 @@
 #include "autodiff/autodiff.h"
 #include "graph/passes/passes.h"
 #include "kernels/reference/evaluate.h"
+#include "runtime/quantization.h"
 
 namespace trainrt {
 namespace {
@@ -94,6 +95,9 @@ class StepBuilder {
       for (NodeId id : graph().inputs(InputRole::kParameter)) {
         wrt.push_back(builder.wrap(graph().node(id).outputs[0]));
       }
+      std::vector<ValueId> ends;
+      for (const Seed& seed : seeds) ends.push_back(seed.value.id());
+      report_quantized(ends);
       differentiate(builder, seeds, wrt, problems_);
     } catch (const Error&) {
       // The graph is incomplete: the problems found so far are what counts.
@@ -126,6 +130,7 @@ class StepBuilder {
       }
     }
 
+    report_quantized(ends);
     const std::vector<std::pair<std::string, ValueId>> wanted = trained_values(ends);
     std::vector<Var> wrt;
     for (const auto& [name, value] : wanted) wrt.push_back(builder.wrap(value));
@@ -186,15 +191,25 @@ class StepBuilder {
     return total;
   }
 
+  std::vector<std::pair<std::string, ValueId>> wanted_parameters() {
+    std::vector<std::pair<std::string, ValueId>> result;
+    if (!spec_.parameter_grads) return result;
+    for (const WeightInfo& w : context_.model.parameters()) {
+      const ValueId v = graph().find_input(w.name, InputRole::kParameter);
+      if (v && context_.wants_grad(w.name)) result.emplace_back(w.name, v);
+    }
+    return result;
+  }
+
+  void report_quantized(const std::vector<ValueId>& ends) {
+    std::vector<ValueId> parameters;
+    for (const auto& [name, value] : wanted_parameters()) parameters.push_back(value);
+    report_quantization(graph(), ends, parameters, context_.specialize.straight_through, problems_);
+  }
+
   // Parameters first, then float inputs.
   std::vector<std::pair<std::string, ValueId>> trained_values(const std::vector<ValueId>& ends) {
-    std::vector<std::pair<std::string, ValueId>> candidates, result;
-    if (spec_.parameter_grads) {
-      for (const WeightInfo& w : context_.model.parameters()) {
-        const ValueId v = graph().find_input(w.name, InputRole::kParameter);
-        if (v && context_.wants_grad(w.name)) candidates.emplace_back(w.name, v);
-      }
-    }
+    std::vector<std::pair<std::string, ValueId>> candidates = wanted_parameters(), result;
     const size_t parameters = candidates.size();
     if (spec_.input_grads) {
       for (NodeId id : graph().inputs(InputRole::kData)) {

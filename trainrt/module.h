@@ -41,6 +41,9 @@ struct ModuleOptions {
   DType dtype = DType::kFloat32;
   BatchNormPolicy batch_norm = BatchNormPolicy::kTrain;
   bool dropout = true;  // false: Dropout is the identity in train mode too
+  /// Gradients pass through QuantizeLinear and DequantizeLinear as if they did not round; what is
+  /// clamped gets 0. Without it a model that would need them is refused.
+  bool straight_through = false;
   uint64_t seed = 0;
   int threads = 0;  // 0: all cores
   Backend backend = Backend::kAuto;

@@ -94,6 +94,9 @@ Grads identity_grad(const GradArgs& a) { return {a.dy()}; }
 
 Grads cast_grad(const GradArgs& a) { return {cast(a.dy(), a.x().dtype())}; }
 
+// The nearest value of a coarser grid is taken for x itself  =>  dx = dy
+Grads round_to_grad(const GradArgs& a) { return {a.dy()}; }
+
 // c = a + b  =>  da = db = dc
 Grads add_grad(const GradArgs& a) { return {a.dy(), a.dy()}; }
 
@@ -221,6 +224,7 @@ constexpr GradRow kRows[] = {
     none(Op::kStopGradient),
     {Op::kCast, cast_grad},
     none(Op::kBitCast),
+    {Op::kRoundTo, round_to_grad},
     {Op::kAdd, add_grad},
     {Op::kSub, sub_grad},
     {Op::kMul, mul_grad},

@@ -110,6 +110,11 @@ Grads interpolate_grad_grad(const GradArgs& a) {
   return {a.builder().add(Op::kInterpolate, {a.dy()}, a.attr<InterpolateAttrs>())};
 }
 
+// y = samples or cells of x, averaged or the largest  =>  dx = dy added where they came from
+Grads roi_pool_grad(const GradArgs& a) {
+  return {a.builder().add(Op::kRoiPoolGrad, {a.dy(), a.x(0), a.x(1), a.x(2)}, a.attr<RoiAttrs>())};
+}
+
 constexpr GradRow kRows[] = {
     {Op::kMatMul, matmul_grad},
     {Op::kDet, det_grad},
@@ -124,6 +129,8 @@ constexpr GradRow kRows[] = {
     {Op::kAveragePoolGrad, average_pool_grad_grad},
     {Op::kInterpolate, interpolate_grad},
     {Op::kInterpolateGrad, interpolate_grad_grad},
+    {Op::kRoiPool, roi_pool_grad, GradKind::kRule, 0b110},
+    {Op::kRoiPoolGrad, nullptr, GradKind::kUnsupported},
 };
 
 }  // namespace

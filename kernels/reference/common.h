@@ -202,6 +202,7 @@ std::span<const KernelRow> reference_determinant_kernels();
 std::span<const KernelRow> reference_conv_kernels();
 std::span<const KernelRow> reference_pool_kernels();
 std::span<const KernelRow> reference_interpolate_kernels();
+std::span<const KernelRow> reference_roi_kernels();
 std::span<const KernelRow> reference_softmax_kernels();
 std::span<const KernelRow> reference_norm_kernels();
 std::span<const KernelRow> reference_loss_kernels();

@@ -132,6 +132,58 @@ std::unique_ptr<Kernel> plan_clip_grad(const NodeView& node, Scratch&) {
                      []<typename T>() { return clip_grad<T>; });
 }
 
+struct RoundToPlan {
+  int64_t size;
+  RoundToAttrs attrs;
+};
+
+double rounded(double x, Rounding rounding) {
+  switch (rounding) {
+    case Rounding::kNearestUp:
+      return std::round(x);
+    case Rounding::kUp:
+      return x < 0 ? std::floor(x) : std::ceil(x);
+    case Rounding::kDown:
+      return std::trunc(x);
+    case Rounding::kNearestEven:
+      break;
+  }
+  return std::nearbyint(x);
+}
+
+double beyond(const RoundToAttrs& a, double x) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  if (a.overflow == Overflow::kNan) return std::numeric_limits<double>::quiet_NaN();
+  return std::copysign(a.overflow == Overflow::kInfinity ? kInf : a.max, x);
+}
+
+// x in units of the grid's spacing around it, rounded; powers of two keep that exact.
+double on_grid(const RoundToAttrs& a, double x) {
+  if (std::isnan(x)) return x;
+  if (std::isinf(x)) return beyond(a, x);
+  const int least = static_cast<int>(a.min_exponent);
+  const int exponent = x == 0 ? least : std::max(std::ilogb(x), least);
+  const int unit = exponent - static_cast<int>(a.mantissa);
+  const double y = std::ldexp(rounded(std::ldexp(x, -unit), a.rounding), unit);
+  return std::abs(y) > a.max ? beyond(a, y) : y;
+}
+
+template <typename T>
+void round_to(const RoundToPlan& p, const KernelArgs& args) {
+  const T* x = args.input<T>(0);
+  T* y = args.output<T>(0);
+#pragma omp parallel for schedule(static) if (p.size > kParallel)
+  for (int64_t i = 0; i < p.size; ++i) {
+    y[i] = static_cast<T>(on_grid(p.attrs, static_cast<double>(x[i])));
+  }
+}
+
+std::unique_ptr<Kernel> plan_round_to(const NodeView& node, Scratch&) {
+  return bind_float(node.outputs[0].dtype,
+                    RoundToPlan{node.outputs[0].size(), node.attr<RoundToAttrs>()},
+                    []<typename T>() { return round_to<T>; });
+}
+
 /// A row for a formula on floats.
 template <auto F>
 constexpr KernelRow on_floats(Op op) {
@@ -178,6 +230,7 @@ constexpr KernelRow kRows[] = {
      plan_unary<[](auto x) { return is_nan(x); }, Types::kNumbers, uint8_t>},
     {Op::kClip, "reference", takes_numbers, plan_clip, true},
     {Op::kClipGrad, "reference", takes_numbers, plan_clip_grad, true},
+    {Op::kRoundTo, "reference", takes_floats, plan_round_to, true},
 };
 
 }  // namespace

@@ -84,6 +84,9 @@ void ModelArgs::add(CLI::App& app) {
                  "graph says, or frozen")
       ->check(CLI::IsMember({"train", "graph", "frozen"}));
   app.add_flag("--no-dropout", no_dropout, "Dropout does nothing, when training too");
+  app.add_flag("--straight-through", straight_through,
+               "Pass gradients through QuantizeLinear and DequantizeLinear; 0 where values are "
+               "clamped");
   seed_option = app.add_option("--seed", seed, "Of shuffling, dropout and made-up data")
                     ->capture_default_str();
   app.add_option("--threads", threads, "CPU threads; 0: all cores")
@@ -125,6 +128,7 @@ ModuleOptions ModelArgs::options() const {
                                             : BatchNormPolicy::kTrain;
   out.backend = backend == "reference" ? Backend::kReference : Backend::kAuto;
   out.dropout = !no_dropout;
+  out.straight_through = straight_through;
   out.seed = seed;
   out.threads = threads;
   out.train_only = train_only;

@@ -24,7 +24,7 @@ struct ModelArgs {
   std::string dtype = "float32", backend = "auto";
   std::string batch_norm;  // empty: the command's default, train
   std::string precision = "f32", device = "cpu";
-  bool no_dropout = false, json = false, tie_weights = false;
+  bool no_dropout = false, straight_through = false, json = false, tie_weights = false;
   uint64_t seed = 0;
   int threads = 0;
   std::vector<std::string> freeze, train_only;

@@ -105,6 +105,8 @@ std::vector<Row> elementwise_rows() {
   rows.push_back(node(Op::kWhere, "condition has the larger shape",
                       {bools({2, 3}, {1, 0, 0, 1, 1, 0}), normal({}), normal({3})}));
   rows.push_back(node(Op::kWhere, "empty", {bools({0}, {}), normal({1}), normal({0})}));
+  // Differences see no steps of 2^-45.
+  rows.push_back(node(Op::kRoundTo, "a fine grid", {normal({3, 4})}, RoundToAttrs{45, -20, 1e6}));
   Operand selector = away_from({3, 4}, {0});
   selector.differentiable = false;
   rows.push_back(node(Op::kReluGrad, "off 0", {normal({3, 4}), selector}));

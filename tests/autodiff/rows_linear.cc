@@ -122,6 +122,31 @@ void add_pools(std::vector<Row>& rows) {
   }
 }
 
+Operand fixed(Operand operand) {
+  operand.differentiable = false;
+  return operand;
+}
+
+void add_rois(std::vector<Row>& rows) {
+  const Operand rois = fixed(values({3, 4}, {0.3, 0.6, 3.1, 4.2, 1.2, -0.9, 5.6, 3.3, 2.1, 2.2, 2.4, 2.3}));
+  const Operand images = ints({3}, {1, 0, 1});
+  const struct {
+    std::string name;
+    RoiAttrs attrs;
+  } forms[] = {
+      {"average", {RoiMode::kAverage, 2, 3, 2, 1, true}},
+      {"average, adaptive", {RoiMode::kAverage, 1, 2, 0, 0.8, false}},
+      {"max", {RoiMode::kMax, 2, 2, 2, 1, true}},
+      {"max, adaptive", {RoiMode::kMax, 2, 1, 0, 1, false}},
+      {"cells", {RoiMode::kCellMax, 2, 3, 0, 0.7, false}},
+  };
+  for (const auto& [name, attrs] : forms) {
+    rows.push_back(node(Op::kRoiPool, name, {distinct({2, 2, 5, 6}), rois, images}, attrs));
+  }
+  rows.push_back(node(Op::kRoiPool, "no rois", {normal({1, 2, 3, 3}), fixed(normal({0, 4})), ints({0}, {})},
+                      RoiAttrs{RoiMode::kAverage, 2, 2, 0, 1, false}));
+}
+
 }  // namespace
 
 std::vector<Row> linear_rows() {
@@ -143,6 +168,7 @@ std::vector<Row> linear_rows() {
   const InterpolateAttrs nearest{0, 2, 5, 1, {0, 0, 0, 1, 1}, {1, 1, 1, 1, 1}};
   rows.push_back(node(Op::kInterpolate, "nearest", {normal({2, 3})}, nearest));
   rows.push_back(node(Op::kInterpolateGrad, "nearest", {normal({5, 3})}, nearest));
+  add_rois(rows);
   return rows;
 }
 

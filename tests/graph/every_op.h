@@ -14,6 +14,8 @@ forward:
 %ids = Input() name="ids" role=target dtype=int64 shape=[2]
 %rng = Input() name="rng" role=rng dtype=int64 shape=[2]
 %run = Input() name="run" role=buffer shape=[4]
+%rois = Input() name="rois" shape=[3,4]
+%images = Input() name="images" dtype=int64 shape=[3]
 %lr = Input() name="hyper" role=hyper dtype=float64 shape=[2]
 %p = Input() name="p" role=parameter shape=[2,3]
 %m = Input() name="m" role=optimizer_state shape=[2,3]
@@ -65,6 +67,7 @@ forward:
 %e31 = StopGradient(%x)
 %e32 = Cast(%x) to=float64
 %e33 = BitCast(%x) to=int32
+%e34 = RoundTo(%x) mantissa=3 min_exponent=-6 max=448 overflow=nan rounding=up
 
 %b0 = Add(%x, %x1)
 %b1 = Sub(%x, %x1)
@@ -123,6 +126,7 @@ forward:
 %mi = MaxPoolIndices(%img) kernel=[2,2] strides=[2,2] dilations=[1,1] pads_begin=[0,0] pads_end=[0,0] output=[3,3] column_major=true
 %ap = AveragePool(%img) kernel=[2,2] strides=[2,2] dilations=[1,2] pads_begin=[0,0] pads_end=[0,0] output=[3,2] count_include_pad=true
 %ip = Interpolate(%img) axis=2 in_size=6 out_size=2 taps=2 index=[0,1,4,5] weight=[0.5,0.5,0.25,0.75]
+%roi = RoiPool(%img, %rois, %images) mode=max height=2 width=3 sampling_ratio=2 scale=0.5 half_pixel=true
 
 %n0 = Softmax(%x) axis=1
 %n1 = LogSoftmax(%x) axis=1
@@ -151,6 +155,7 @@ backward:
 %g16, %g17, %g18 = BatchNormGrad(%img, %img, %run, %n6, %n7)
 %g19 = CrossEntropyGrad(%ce, %x, %ids) ignore_index=1
 %g20 = NllLossGrad(%nll, %ids) shape=[2,3]
+%g21 = RoiPoolGrad(%roi, %img, %rois, %images) mode=max height=2 width=3 sampling_ratio=2 scale=0.5 half_pixel=true
 
 update:
 %a0 = Assign(%run, %n6)
