@@ -78,6 +78,7 @@ std::span<const LoweringRow> rearrange_lowerings();   // of shape_lowerings()
 std::span<const LoweringRow> scatter_lowerings();     // of indexing_lowerings()
 std::span<const LoweringRow> grid_lowerings();        // of indexing_lowerings()
 std::span<const LoweringRow> einsum_lowerings();      // of linear_lowerings()
+std::span<const LoweringRow> linear_attention_lowerings();  // of attention_lowerings()
 std::span<const LoweringRow> loss_lowerings();        // of norm_lowerings()
 std::span<const LoweringRow> quantize_lowerings();    // of norm_lowerings()
 
