@@ -32,12 +32,12 @@ AttentionResult attend(const Attention& a) {
             a.v.dim(0) == batch && a.v.dim(1) == groups && a.v.dim(2) == keys && width > 0,
         a);
   const int64_t rows = heads / groups * queries;
-  const double scale = a.scale != 0 ? a.scale : 1.0 / std::sqrt(static_cast<double>(width));
+  const double scale = a.scale.value_or(1.0 / std::sqrt(static_cast<double>(width)));
 
   AttentionResult r;
   const Var q = reshape(a.q * scale, {batch, groups, rows, width});
   r.scores = reshape(matmul(q, a.k, MatMulAttrs{false, true}), {batch, heads, queries, keys});
-  r.capped = a.softcap != 0 ? a.softcap * tanh(r.scores / a.softcap) : r.scores;
+  r.capped = a.softcap > 0 ? a.softcap * tanh(r.scores / a.softcap) : r.scores;
   r.biased = a.bias ? r.capped + a.bias : r.capped;
   if (r.biased.shape() != r.scores.shape()) {
     throw Error(ErrorCode::kInvalidModel, "a mask of shape " + to_string(a.bias.shape()) +

@@ -3,6 +3,8 @@
 #ifndef TRAINRT_FRONTEND_LOWER_ATTEND_H_
 #define TRAINRT_FRONTEND_LOWER_ATTEND_H_
 
+#include <optional>
+
 #include "frontend/lower.h"
 
 namespace trainrt::lowering {
@@ -11,9 +13,9 @@ namespace trainrt::lowering {
 /// keys and values.
 struct Attention {
   Var q, k, v;
-  double scale = 0;    // 0: 1 / sqrt(d)
-  double softcap = 0;  // 0: none
-  Var bias;            // added to the scores, broadcasts to [B,H,L,S]; may be absent
+  std::optional<double> scale;  // 1 / sqrt(d)
+  double softcap = 0;           // up to 0: none
+  Var bias;                     // added to the scores, broadcasts to [B,H,L,S]; may be absent
 };
 
 struct AttentionResult {

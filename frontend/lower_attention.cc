@@ -30,8 +30,8 @@ Var bias_of_mask(LowerContext& c, Var mask, int64_t keys) {
 // Inputs: Q, K, V, mask, past key, past value, lengths without padding. The causal diagonal ends at
 // the last valid key: it is shifted by the past's length, or by lengths - L.
 void lower_attention(LowerContext& c) {
-  Attention a{c.need(0), c.need(1), c.need(2), c.attr_float("scale", 0), c.attr_float("softcap", 0),
-              {}};
+  Attention a{c.need(0), c.need(1), c.need(2), {}, c.attr_float("softcap", 0), {}};
+  if (c.has_attr("scale")) a.scale = c.attr_float("scale");
   const bool flat = a.q.rank() == 3;
   if (flat) {
     a.q = split_heads(c, a.q, c.attr_int("q_num_heads"));
@@ -51,6 +51,10 @@ void lower_attention(LowerContext& c) {
 
   Var offset, lengths;
   if (c.has(6)) {
+    if (past) c.invalid("nonpad_kv_seqlen and past_key exclude each other");
+    if (c.in(6).shape() != Shape{a.q.dim(0)}) {
+      c.invalid("nonpad_kv_seqlen has shape " + to_string(c.in(6).shape()));
+    }
     lengths = reshape(cast(c.in(6), DType::kInt64), {c.in(6).type().size(), 1, 1, 1});
   }
   if (past) {
@@ -61,6 +65,7 @@ void lower_attention(LowerContext& c) {
   if (c.has(3)) a.bias = bias_of_mask(c, c.in(3), keys);
   const Window window{c.attr_int("is_causal", 0) != 0, c.attr_int("left_window_size", -1),
                       c.attr_int("right_window_size", -1)};
+  if (window.left < -1 || window.right < -1) c.invalid("a window size is -1 or not negative");
   if (const Var open = visible_keys(c, window, queries, keys, offset)) {
     a.bias = add_bias(a.bias, mask_bias(open, c.working, -kInf));
   }
@@ -108,6 +113,9 @@ constexpr LoweringRow kRows[] = {
 
 }  // namespace
 
-std::span<const LoweringRow> attention_lowerings() { return kRows; }
+std::span<const LoweringRow> attention_lowerings() {
+  static const std::vector<LoweringRow> rows = joined({kRows, linear_attention_lowerings()});
+  return rows;
+}
 
 }  // namespace trainrt
