@@ -64,9 +64,15 @@ def to_onnx(exporter, module, inputs, outputs, path, training):
     batch = next(iter(inputs.values())).shape[0]
     if exporter == "script":
         mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
-        torch.onnx.export(module, tuple(inputs.values()), path, dynamo=False, opset_version=OPSETS[exporter],
-                          training=mode, input_names=names, output_names=outputs,
-                          dynamic_axes={name: {0: "batch"} for name, x in inputs.items() if x.shape[0] == batch})
+        dynamic = {name: {0: "batch"} for name, x in inputs.items() if x.shape[0] == batch}
+
+        def write(axes):
+            torch.onnx.export(module, tuple(inputs.values()), path, dynamo=False, opset_version=OPSETS[exporter],
+                              training=mode, input_names=names, output_names=outputs, dynamic_axes=axes)
+        try:
+            write(dynamic)
+        except Exception:  # some convolutions need the sizes of computed kernels
+            write(None)
         return
     # Optimizing folds every BatchNormalization into its convolution, also for a module in training mode.
     program = torch.onnx.export(module, tuple(inputs.values()), dynamo=True, opset_version=OPSETS[exporter],

@@ -89,8 +89,8 @@ def speech(name, prefix, settings=None, kind="ForCTC", **options):
 # ---- encoders of text
 encoder("bert", "Bert")
 encoder("bert_sdpa", "Bert", attention="sdpa")
-encoder("bert_classifier", "Bert", {"num_labels": 5}, kind="ForSequenceClassification") if False else model(
-    "bert_classifier", "BertConfig", "BertForSequenceClassification", masked(), ("input_ids", "attention_mask"), {**BERT, "num_labels": 5})
+model("bert_classifier", "BertConfig", "BertForSequenceClassification", masked(), ("input_ids", "attention_mask"),
+      {**BERT, "num_labels": 5})
 model("bert_answers", "BertConfig", "BertForQuestionAnswering", masked(), ("input_ids", "attention_mask"), BERT,
       {"start": "cross_entropy", "end": "cross_entropy*0.5"}, pick=lambda r: (r.start_logits, r.end_logits), outputs=("start", "end"))
 encoder("roberta", "Roberta")
@@ -106,7 +106,8 @@ encoder("megatron_bert", "MegatronBert")
 encoder("ernie", "Ernie")
 encoder("rembert", "RemBert", {"input_embedding_size": 16, "output_embedding_size": 16, "classifier_dropout_prob": 0.0})
 encoder("roformer", "RoFormer", {"embedding_size": WIDE})
-encoder("nystromformer", "Nystromformer", {"num_landmarks": 4, "segment_means_seq_len": 8, "conv_kernel_size": 3})
+model("nystromformer", "NystromformerConfig", "NystromformerForMaskedLM", text(), ("input_ids",),
+      {**BERT, "num_landmarks": 4, "segment_means_seq_len": 8, "conv_kernel_size": 3}, classes=WORDS)
 encoder("deberta", "Deberta", {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0, "position_biased_input": False})
 encoder("deberta_v2", "DebertaV2", {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "share_att_key": True, "position_buckets": 4,
                                     "norm_rel_ebd": "layer_norm"})
@@ -133,7 +134,7 @@ model("funnel", "FunnelConfig", "FunnelForMaskedLM", masked(), ("input_ids", "at
 model("xlnet", "XLNetConfig", "XLNetLMHeadModel", masked(), ("input_ids", "attention_mask"),
       dict(vocab_size=WORDS, d_model=WIDE, n_layer=DEEP, n_head=HEADS, d_inner=48, dropout=0.0), classes=WORDS, extra={"use_mems": False})
 model("canine", "CanineConfig", "CanineForSequenceClassification", masked(32), ("input_ids", "attention_mask"),
-      {**BERT, "num_labels": 5, "downsampling_rate": 4, "upsampling_kernel_size": 4, "num_hash_functions": 2, "num_hash_buckets": 16,
+      {**BERT, "num_labels": 5, "downsampling_rate": 4, "upsampling_kernel_size": 4, "num_hash_functions": 2, "num_hash_buckets": 64,
        "local_transformer_stride": 8})
 model("reformer", "ReformerConfig", "ReformerForMaskedLM", text(16), ("input_ids",),
       dict(vocab_size=WORDS, attention_head_size=8, hidden_size=WIDE, num_attention_heads=HEADS, feed_forward_size=48, attn_layers=["local", "local"],
@@ -242,10 +243,8 @@ vision("levit", "Levit", dict(image_size=64, hidden_sizes=[16, 24, 32], num_atte
                               drop_path_rate=0, num_labels=5, down_ops=[["Subsample", 4, 4, 4, 2, 2], ["Subsample", 4, 6, 4, 2, 2]]), size=64)
 vision("pvt", "Pvt", dict(image_size=64, num_encoder_blocks=4, depths=[1] * 4, hidden_sizes=[8, 16, 16, 16], num_attention_heads=[1, 2, 2, 2],
                           hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, drop_path_rate=0.0, num_labels=5), size=64)
-vision("cvt", "Cvt", dict(embed_dim=[8, 16], num_heads=[1, 2], depth=[1, 1], patch_sizes=[7, 3], patch_stride=[4, 2], patch_padding=[2, 1],
-                          mlp_ratio=[2.0, 2.0], attention_drop_rate=[0.0, 0.0], drop_rate=[0.0, 0.0], drop_path_rate=[0.0, 0.0],
-                          qkv_bias=[True, True], cls_token=[False, True], qkv_projection_method=["dw_bn", "dw_bn"], kernel_qkv=[3, 3],
-                          padding_kv=[1, 1], stride_kv=[2, 2], padding_q=[1, 1], stride_q=[1, 1], num_labels=5))
+vision("cvt", "Cvt", dict(embed_dim=[8, 16, 16], num_heads=[1, 2, 2], depth=[1, 1, 1], mlp_ratio=[2.0] * 3, attention_drop_rate=[0.0] * 3,
+                          drop_rate=[0.0] * 3, drop_path_rate=[0.0] * 3, num_labels=5))
 vision("mobilevit", "MobileViT", dict(image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[4, 8, 8, 12, 16, 16, 32], num_attention_heads=2,
                                       hidden_dropout_prob=0.0, classifier_dropout_prob=0.0, num_labels=5), size=64)
 vision("swiftformer", "SwiftFormer", dict(image_size=64, depths=[1] * 4, embed_dims=[8, 16, 16, 16], drop_path_rate=0.0, num_labels=5), size=64)
