@@ -216,6 +216,8 @@ constexpr Row kRows[] = {
     {Op::kSub, binary_numeric},
     {Op::kMul, binary_numeric},
     {Op::kDiv, binary_numeric},
+    {Op::kChainMul, binary_numeric},
+    {Op::kChainDiv, binary_numeric},
     {Op::kPow, binary_numeric},
     {Op::kMod, binary_numeric},
     {Op::kFmod, binary_numeric},

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -6,69 +7,94 @@
 namespace trainrt {
 namespace {
 
+/// Whether a factor is known to be a number everywhere.
+bool is_finite(Builder& b, Var v) {
+  const std::optional<Tensor> value = b.constant_value(v);
+  if (!value) return false;
+  const Tensor doubles = value->to(DType::kFloat64);
+  const std::span<const double> data = doubles.data<double>();
+  return std::all_of(data.begin(), data.end(), [](double d) { return std::isfinite(d); });
+}
+
+// Where nothing flows in nothing flows on, however steep the function is there or if it is none at
+// all: Where, Clip, Relu and others cut off values that may be out of a function's domain.
+Var chain(Var dy, Var factor) {
+  if (is_finite(dy.builder(), factor)) return dy * factor;
+  return dy.builder().add(Op::kChainMul, {dy, factor});
+}
+Var chain_div(Var dy, Var divisor) {
+  const std::optional<Tensor> value = dy.builder().constant_value(divisor);
+  if (is_finite(dy.builder(), divisor) && value->size() == 1 && value->item() != 0) {
+    return dy / divisor;
+  }
+  return dy.builder().add(Op::kChainDiv, {dy, divisor});
+}
+
 // y = -x  =>  dx = -dy
 Grads neg_grad(const GradArgs& a) { return {-a.dy()}; }
 
 // y = |x|  =>  dx = dy sign x, 0 at 0
-Grads abs_grad(const GradArgs& a) { return {a.dy() * sign(a.x())}; }
+Grads abs_grad(const GradArgs& a) { return {chain(a.dy(), sign(a.x()))}; }
 
 // y = e^x  =>  dx = dy y
-Grads exp_grad(const GradArgs& a) { return {a.dy() * a.y()}; }
+Grads exp_grad(const GradArgs& a) { return {chain(a.dy(), a.y())}; }
 
 // y = log x  =>  dx = dy / x
-Grads log_grad(const GradArgs& a) { return {a.dy() / a.x()}; }
+Grads log_grad(const GradArgs& a) { return {chain_div(a.dy(), a.x())}; }
 
 // y = sqrt x  =>  dx = dy / 2y
-Grads sqrt_grad(const GradArgs& a) { return {0.5 * a.dy() / a.y()}; }
+Grads sqrt_grad(const GradArgs& a) { return {chain_div(0.5 * a.dy(), a.y())}; }
 
 // y = 1/x  =>  dx = -dy y^2
-Grads reciprocal_grad(const GradArgs& a) { return {-(a.dy() * square(a.y()))}; }
+Grads reciprocal_grad(const GradArgs& a) { return {-chain(a.dy(), square(a.y()))}; }
 
 // y = sin x  =>  dx = dy cos x
-Grads sin_grad(const GradArgs& a) { return {a.dy() * unary(Op::kCos, a.x())}; }
+Grads sin_grad(const GradArgs& a) { return {chain(a.dy(), unary(Op::kCos, a.x()))}; }
 
 // y = cos x  =>  dx = -dy sin x
-Grads cos_grad(const GradArgs& a) { return {-(a.dy() * unary(Op::kSin, a.x()))}; }
+Grads cos_grad(const GradArgs& a) { return {-chain(a.dy(), unary(Op::kSin, a.x()))}; }
 
 // y = tan x  =>  dx = dy (1 + y^2)
-Grads tan_grad(const GradArgs& a) { return {a.dy() * (1.0 + square(a.y()))}; }
+Grads tan_grad(const GradArgs& a) { return {chain(a.dy(), 1.0 + square(a.y()))}; }
 
 // y = asin x  =>  dx = dy / sqrt(1 - x^2)
-Grads asin_grad(const GradArgs& a) { return {a.dy() / sqrt(1.0 - square(a.x()))}; }
+Grads asin_grad(const GradArgs& a) { return {chain_div(a.dy(), sqrt(1.0 - square(a.x())))}; }
 
 // y = acos x  =>  dx = -dy / sqrt(1 - x^2)
-Grads acos_grad(const GradArgs& a) { return {-(a.dy() / sqrt(1.0 - square(a.x())))}; }
+Grads acos_grad(const GradArgs& a) { return {-chain_div(a.dy(), sqrt(1.0 - square(a.x())))}; }
 
 // y = atan x  =>  dx = dy / (1 + x^2)
-Grads atan_grad(const GradArgs& a) { return {a.dy() / (1.0 + square(a.x()))}; }
+Grads atan_grad(const GradArgs& a) { return {chain_div(a.dy(), 1.0 + square(a.x()))}; }
 
 // y = sinh x  =>  dx = dy cosh x
-Grads sinh_grad(const GradArgs& a) { return {a.dy() * unary(Op::kCosh, a.x())}; }
+Grads sinh_grad(const GradArgs& a) { return {chain(a.dy(), unary(Op::kCosh, a.x()))}; }
 
 // y = cosh x  =>  dx = dy sinh x
-Grads cosh_grad(const GradArgs& a) { return {a.dy() * unary(Op::kSinh, a.x())}; }
+Grads cosh_grad(const GradArgs& a) { return {chain(a.dy(), unary(Op::kSinh, a.x()))}; }
 
 // y = asinh x  =>  dx = dy / sqrt(x^2 + 1)
-Grads asinh_grad(const GradArgs& a) { return {a.dy() / sqrt(square(a.x()) + 1.0)}; }
+Grads asinh_grad(const GradArgs& a) { return {chain_div(a.dy(), sqrt(square(a.x()) + 1.0))}; }
 
 // y = acosh x  =>  dx = dy / sqrt((x - 1)(x + 1))
-Grads acosh_grad(const GradArgs& a) { return {a.dy() / sqrt((a.x() - 1.0) * (a.x() + 1.0))}; }
+Grads acosh_grad(const GradArgs& a) {
+  return {chain_div(a.dy(), sqrt((a.x() - 1.0) * (a.x() + 1.0)))};
+}
 
 // y = atanh x  =>  dx = dy / (1 - x^2)
-Grads atanh_grad(const GradArgs& a) { return {a.dy() / (1.0 - square(a.x()))}; }
+Grads atanh_grad(const GradArgs& a) { return {chain_div(a.dy(), 1.0 - square(a.x()))}; }
 
 // y = tanh x  =>  dx = dy (1 - y^2)
-Grads tanh_grad(const GradArgs& a) { return {a.dy() * (1.0 - square(a.y()))}; }
+Grads tanh_grad(const GradArgs& a) { return {chain(a.dy(), 1.0 - square(a.y()))}; }
 
 // y = sigmoid x  =>  dx = dy y (1 - y)
-Grads sigmoid_grad(const GradArgs& a) { return {a.dy() * a.y() * (1.0 - a.y())}; }
+Grads sigmoid_grad(const GradArgs& a) { return {chain(a.dy(), a.y() * (1.0 - a.y()))}; }
 
 // y = log(1 + e^x)  =>  dx = dy sigmoid x
-Grads softplus_grad(const GradArgs& a) { return {a.dy() * sigmoid(a.x())}; }
+Grads softplus_grad(const GradArgs& a) { return {chain(a.dy(), sigmoid(a.x()))}; }
 
 // y = erf x  =>  dx = dy 2/sqrt(pi) e^(-x^2)
 Grads erf_grad(const GradArgs& a) {
-  return {a.dy() * (2.0 * std::numbers::inv_sqrtpi) * exp(-square(a.x()))};
+  return {chain(a.dy() * (2.0 * std::numbers::inv_sqrtpi), exp(-square(a.x())))};
 }
 
 // y = max(x, 0)  =>  dx = dy where y > 0
@@ -107,13 +133,14 @@ Grads sub_grad(const GradArgs& a) {
 
 // c = a b  =>  da = dc b, db = dc a
 Grads mul_grad(const GradArgs& a) {
-  return {a.want(0, [&] { return a.dy() * a.x(1); }), a.want(1, [&] { return a.dy() * a.x(0); })};
+  return {a.want(0, [&] { return chain(a.dy(), a.x(1)); }),
+          a.want(1, [&] { return chain(a.dy(), a.x(0)); })};
 }
 
 // c = a / b  =>  da = dc / b, db = -dc c / b
 Grads div_grad(const GradArgs& a) {
-  return {a.want(0, [&] { return a.dy() / a.x(1); }),
-          a.want(1, [&] { return -(a.dy() * a.y() / a.x(1)); })};
+  return {a.want(0, [&] { return chain_div(a.dy(), a.x(1)); }),
+          a.want(1, [&] { return -chain_div(chain(a.dy(), a.y()), a.x(1)); })};
 }
 
 /// The value that all elements of a constant share.
@@ -136,32 +163,33 @@ Var pow_base_grad(const GradArgs& a) {
   if (const auto b = uniform_value(a, exponent)) {
     if (*b == 0) return full_like(a.dy(), 0);
     if (*b == 1) return a.dy();
-    if (*b == 2) return 2.0 * a.dy() * base;
-    if (*b == 0.5) return 0.5 * a.dy() / a.y();
-    return *b * a.dy() * pow(base, *b - 1);
+    if (*b == 2) return chain(2.0 * a.dy(), base);
+    if (*b == 0.5) return chain_div(0.5 * a.dy(), a.y());
+    return chain(*b * a.dy(), pow(base, *b - 1));
   }
   const Var zero = full_like(exponent, 0);
-  return where(equal(exponent, zero), 0.0, a.dy() * exponent * pow(base, exponent - 1.0));
+  return where(equal(exponent, zero), 0.0,
+               chain(a.dy(), exponent * pow(base, exponent - 1.0)));
 }
 
 // c = a^b  =>  da = dc b a^(b-1), db = dc c log a where a > 0, else 0
 Grads pow_grad(const GradArgs& a) {
   return {a.want(0, [&] { return pow_base_grad(a); }), a.want(1, [&] {
             const Var positive = greater(a.x(0), 0.0);
-            return where(positive, a.dy() * a.y() * log(where(positive, a.x(0), 1.0)), 0.0);
+            return where(positive, chain(a.dy(), a.y() * log(where(positive, a.x(0), 1.0))), 0.0);
           })};
 }
 
 // c = a - b floor(a / b)  =>  da = dc, db = -dc floor(a / b)
 Grads mod_grad(const GradArgs& a) {
-  return {a.dy(), a.want(1, [&] { return -(a.dy() * unary(Op::kFloor, a.x(0) / a.x(1))); })};
+  return {a.dy(), a.want(1, [&] { return -chain(a.dy(), unary(Op::kFloor, a.x(0) / a.x(1))); })};
 }
 
 // c = a - b trunc(a / b)  =>  da = dc, db = -dc trunc(a / b)
 Grads fmod_grad(const GradArgs& a) {
   return {a.dy(), a.want(1, [&] {
             const Var q = a.x(0) / a.x(1);
-            return -(a.dy() * sign(q) * unary(Op::kFloor, abs(q)));
+            return -chain(a.dy(), sign(q) * unary(Op::kFloor, abs(q)));
           })};
 }
 
@@ -229,6 +257,8 @@ constexpr GradRow kRows[] = {
     {Op::kSub, sub_grad},
     {Op::kMul, mul_grad},
     {Op::kDiv, div_grad},
+    {Op::kChainMul, mul_grad},
+    {Op::kChainDiv, div_grad},
     {Op::kPow, pow_grad},
     {Op::kMod, mod_grad},
     {Op::kFmod, fmod_grad},

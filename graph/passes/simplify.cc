@@ -119,7 +119,9 @@ Var identity_of(const Node& node, Inputs in, const TensorType& type) {
       return is_uniform(in[1], 1) ? in[0] : is_uniform(in[0], 1) ? in[1] : Var();
     case Op::kSub:
       return is_uniform(in[1], 0) ? in[0] : Var();
+    case Op::kChainMul:
     case Op::kDiv:
+    case Op::kChainDiv:
     case Op::kPow:
       return is_uniform(in[1], 1) ? in[0] : Var();
     case Op::kAnd:

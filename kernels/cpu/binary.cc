@@ -156,6 +156,8 @@ constexpr KernelRow kRows[] = {
     BINARY(Add),
     BINARY(Sub),
     BINARY(Mul),
+    BINARY(ChainMul),
+    BINARY(ChainDiv),
     BINARY(Div),
     BINARY(Max),
     BINARY(Min),

@@ -35,6 +35,8 @@ TRAINRT_BINARY(AddLoop, hn::Add(a, b));
 TRAINRT_BINARY(SubLoop, hn::Sub(a, b));
 TRAINRT_BINARY(MulLoop, hn::Mul(a, b));
 TRAINRT_BINARY(DivLoop, hn::Div(a, b));
+TRAINRT_BINARY(ChainMulLoop, hn::IfThenElse(hn::Eq(a, hn::Zero(d)), a, hn::Mul(a, b)));
+TRAINRT_BINARY(ChainDivLoop, hn::IfThenElse(hn::Eq(a, hn::Zero(d)), a, hn::Div(a, b)));
 TRAINRT_BINARY(MaxLoop, vmax(a, b));
 TRAINRT_BINARY(MinLoop, vmin(a, b));
 TRAINRT_BINARY(ReluGradLoop, hn::IfThenElseZero(hn::Gt(b, hn::Zero(d)), a));
@@ -207,6 +209,10 @@ BinaryLoop find(Op op) {
       return loop<MulLoop, M>;
     case Op::kDiv:
       return loop<DivLoop, M>;
+    case Op::kChainMul:
+      return loop<ChainMulLoop, M>;
+    case Op::kChainDiv:
+      return loop<ChainDivLoop, M>;
     case Op::kMax:
       return loop<MaxLoop, M>;
     case Op::kMin:

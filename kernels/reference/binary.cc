@@ -74,6 +74,9 @@ constexpr auto kDiv = []<typename T>(T a, T b) -> T {
   }
 };
 
+constexpr auto kChainMul = []<typename T>(T a, T b) -> T { return a == 0 ? a : multiply(a, b); };
+constexpr auto kChainDiv = []<typename T>(T a, T b) -> T { return a == 0 ? a : kDiv(a, b); };
+
 constexpr auto kPow = []<typename T>(T a, T b) -> T {
   if constexpr (std::is_floating_point_v<T>) {
     return std::pow(a, b);
@@ -164,6 +167,8 @@ constexpr KernelRow kRows[] = {
     arithmetic<[](auto a, auto b) { return subtract(a, b); }>(Op::kSub),
     arithmetic<[](auto a, auto b) { return multiply(a, b); }>(Op::kMul),
     arithmetic<kDiv>(Op::kDiv),
+    arithmetic<kChainMul>(Op::kChainMul),
+    arithmetic<kChainDiv>(Op::kChainDiv),
     arithmetic<kPow>(Op::kPow),
     arithmetic<kMod>(Op::kMod),
     arithmetic<kFmod>(Op::kFmod),

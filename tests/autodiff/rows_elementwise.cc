@@ -66,6 +66,8 @@ void add_binary(std::vector<Row>& rows) {
     rows.push_back(node(Op::kSub, name, {normal(a), normal(b)}));
     rows.push_back(node(Op::kMul, name, {normal(a), normal(b)}));
     rows.push_back(node(Op::kDiv, name, {normal(a), uniform(b, 0.5, 2)}));
+    rows.push_back(node(Op::kChainMul, name, {normal(a), normal(b)}));
+    rows.push_back(node(Op::kChainDiv, name, {normal(a), uniform(b, 0.5, 2)}));
     rows.push_back(node(Op::kPow, name, {uniform(a, 0.3, 2), uniform(b, -2, 2)}));
     rows.push_back(node(Op::kMax, name, {uniform(a, 0, 1), uniform(b, 1.1, 2)}));
     rows.push_back(node(Op::kMin, name, {uniform(a, 0, 1), uniform(b, 1.1, 2)}));

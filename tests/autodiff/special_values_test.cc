@@ -58,6 +58,31 @@ TEST_CASE("Max and Min share ties evenly") {
   }
 }
 
+TEST_CASE("what Where cuts off stays without a gradient, in and out of a function's domain") {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (Op o : {Op::kSqrt, Op::kLog, Op::kReciprocal, Op::kExp, Op::kAsin, Op::kAcos, Op::kAcosh,
+               Op::kAtanh, Op::kTan, Op::kTanh, Op::kSigmoid, Op::kSinh, Op::kCosh, Op::kErf,
+               Op::kSin, Op::kSoftplus}) {
+    for (double x : {0.0, -2.0, 1.0, inf, -inf, nan, 1e300}) {
+      INFO(op_info(o).name << " at " << x);
+      const auto g = gradients_of({vec({x})}, [o](Builder&, std::span<const Var> v) {
+        return std::vector<Var>{where(unary(Op::kIsNaN, full_like(v[0], 0)), unary(o, v[0]), v[0])};
+      });
+      CHECK(doubles(g[0]) == Values{1});
+    }
+  }
+}
+
+TEST_CASE("missing values that are masked behind a product leave the weight's gradient finite") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto g = gradients_of({vec({2, nan, 3}), vec({5})}, [](Builder&, std::span<const Var> v) {
+    const Var missing = unary(Op::kIsNaN, v[0]);
+    return std::vector<Var>{where(missing, 0.0, v[0] * v[1]), where(missing, 0.0, v[0] / v[1])};
+  });
+  CHECK(doubles(g[1]) == Values{5 - 5.0 / 25});
+}
+
 TEST_CASE("Max of a value with itself has gradient 1, not 2") {
   const auto g = gradients_of({vec({1, -2})}, [](Builder&, std::span<const Var> x) {
     return std::vector<Var>{maximum(x[0], x[0])};

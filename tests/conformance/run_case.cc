@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "runtime/session.h"
+#include "tests/conformance/gradients.h"
 #include "tests/conformance/scope.h"
 
 namespace trainrt::conformance {
@@ -167,6 +168,10 @@ std::string run_case(const Case& c, const onnx::ModelProto& model) {
             compare(compute(c, data.inputs, way, random), data.outputs, c.tolerance, random);
         if (!fault.empty()) return std::string(way.name) + ": " + one_line(fault);
       }
+      if (random || !c.outputs_beside.empty()) continue;
+      const std::string fault =
+          check_gradients(model, c.model.parent_path().string(), data.inputs);
+      if (!fault.empty()) return one_line(fault);
     }
     return "";
   } catch (const std::exception& e) {

@@ -73,6 +73,8 @@ forward:
 %b1 = Sub(%x, %x1)
 %b2 = Mul(%x, %one)
 %b3 = Div(%x, %x1)
+%b41 = ChainMul(%x, %x1)
+%b42 = ChainDiv(%x, %x1)
 %b4 = Pow(%x, %x1)
 %b5 = Mod(%z, %z)
 %b6 = Fmod(%x, %x1)
