@@ -164,7 +164,12 @@ void lower_conv_transpose(LowerContext& c) {
 // Overlapping blocks are added up: the gradient of cutting an image into blocks, which is a
 // convolution whose weights are unit matrices.
 void lower_col2im(LowerContext& c) {
-  const Var x = c.need(0);
+  const Var given = c.need(0);
+  const bool real = is_float(given.dtype());
+  if (!real && (dtype_size(given.dtype()) > 4 || given.dtype() == DType::kBool)) {
+    c.refuse("no_lowering", "Col2Im of " + std::string(dtype_name(given.dtype())));
+  }
+  const Var x = real ? given : cast(given, DType::kFloat64);  // sums of 32 bits are exact
   const auto image = c.ints(1), block = c.ints(2);
   const size_t n = image.size();
   if (n < 1 || n > 3) c.refuse("no_lowering", "Col2Im of " + std::to_string(n) + " spatial dims");
@@ -195,8 +200,8 @@ void lower_col2im(LowerContext& c) {
   if (count != x.dim(2)) {
     c.invalid("expected " + std::to_string(count) + " blocks, given " + std::to_string(x.dim(2)));
   }
-  Tensor unit(c.working, {taps, taps});
-  with_float_type(c.working, [&](auto zero) {
+  Tensor unit(x.dtype(), {taps, taps});
+  with_float_type(x.dtype(), [&](auto zero) {
     auto data = unit.data<decltype(zero)>();
     for (int64_t i = 0; i < taps; ++i) data[at(i * taps + i)] = 1;
   });
@@ -204,7 +209,8 @@ void lower_col2im(LowerContext& c) {
       c.b.add(Op::kConvDataGrad, {reshape(x, blocks), c.b.constant(unit.reshape(weight))}, attrs);
   Shape shape = {x.dim(0), x.dim(1) / taps};
   shape.insert(shape.end(), image.begin(), image.end());
-  c.set(reshape(y, shape));
+  const Var sums = real ? y : cast(y, DType::kInt64);  // which wraps around
+  c.set(cast(reshape(sums, shape), given.dtype()));
 }
 
 constexpr LoweringRow kRows[] = {

@@ -97,7 +97,8 @@ std::vector<Tap> taps_of(Var grid, int64_t size, const GridOptions& o) {
 
 // y[n,c,p] = sum over combinations of taps of the product of their weights times x at their cells.
 void lower_grid_sample(LowerContext& c) {
-  const Var x = c.need(0), grid = c.need(1);
+  const Var given = c.need(0), grid = c.need(1);
+  const Var x = cast(given, grid.dtype());  // integers are computed as floats
   const GridOptions o = grid_options(c);
   const int64_t spatial = x.rank() - 2;
   if (spatial < 1 || spatial > 3 || grid.rank() != x.rank() || grid.dim(0) != x.dim(0) ||
@@ -133,7 +134,7 @@ void lower_grid_sample(LowerContext& c) {
   }
   Shape shape = {batch, channels};
   shape.insert(shape.end(), grid.shape().begin() + 1, grid.shape().end() - 1);
-  c.set(reshape(y, shape));
+  c.set(cast(reshape(y, shape), given.dtype()));
 }
 
 // Centres of n cells that fill [-1, 1], or with align the outermost ones lie on its ends.

@@ -73,10 +73,24 @@ void lower_bernoulli(LowerContext& c) {
   c.set(cast(hit, c.has_attr("dtype") ? c.attr_dtype("dtype") : p.dtype()));
 }
 
+// The largest of x_k - log(-log u_k) is at k with probability softmax(x)_k, for uniform u.
 void lower_multinomial(LowerContext& c) {
-  c.refuse("no_lowering",
-           "Multinomial draws class ids, through which nothing can be trained; "
-           "draw them outside of the model and pass them as an input");
+  const Var x = c.need(0);
+  const int64_t samples = c.attr_int("sample_size", 1);
+  const DType type = c.has_attr("dtype") ? c.attr_dtype("dtype") : DType::kInt32;
+  if (x.rank() != 2 || x.dim(1) < 1) {
+    c.invalid("the input is [batch,classes], given " + to_string(x.shape()));
+  }
+  if (samples < 0 || (type != DType::kInt32 && type != DType::kInt64)) {
+    c.invalid("class ids are a number of int32 or int64");
+  }
+  RandomAttrs attrs;
+  attrs.dtype = x.dtype();
+  attrs.shape = {x.dim(0), samples, x.dim(1)};
+  attrs.stream = c.next_stream();
+  const Var u = c.b.add(Op::kRandom, {c.rng()}, attrs);
+  const Var score = unsqueeze(x, {1}) - log(-log(u));
+  c.set(cast(c.b.add(Op::kArgMax, {score}, ArgAttrs{2, false, false}), type));
 }
 
 constexpr LoweringRow kRows[] = {

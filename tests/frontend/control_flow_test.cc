@@ -183,6 +183,55 @@ TEST_CASE("scan without steps") {
   CHECK(run(m, {{"x", Tensor(DType::kFloat64, {0, 2})}}).at("s").shape() == Shape{0, 2});
 }
 
+// Running sums of two sequences; the body sees no batch axis.
+std::string batch_scan(const std::string& lengths, const std::string& attributes = "",
+                       const std::string& stored = "1, 1") {
+  return graph_text("g (int64[2] n, float[2,2] h, float[2,3,2] x) => (float[2,2] hn, float[2,3,2] s)"
+                    " <int64[2] stored = {" +
+                        stored +
+                        "}> { hn, s = Scan <num_scan_inputs: int = 1" +
+                        attributes +
+                        ", body = b (float[2] c, float[2] r) => (float[2] c2, float[2] o)"
+                        " { c2 = Add(c, r) o = Identity(c2) }> (" +
+                        lengths + ", h, x) }",
+                    8);
+}
+
+// Values of ONNX Runtime.
+TEST_CASE("scan of opset 8 over the sequences of a batch") {
+  const Tensors given = {
+      {"h", doubles({100, 200, 300, 400}, {2, 2})},
+      {"x", doubles({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {2, 3, 2})}};
+  const Tensors lens = {{"n", ints({2, 3}, {2})}};
+  Tensors out = run(model_of(batch_scan("``")), given, lens);
+  CHECK(values(out.at("hn")) == std::vector<double>{109, 212, 327, 430});
+  CHECK(values(out.at("s")) ==
+        std::vector<double>{101, 202, 104, 206, 109, 212, 307, 408, 316, 418, 327, 430});
+  out = run(model_of(batch_scan("n")), given, lens);
+  CHECK(values(out.at("hn")) == std::vector<double>{104, 206, 327, 430});
+  CHECK(values(out.at("s")) ==
+        std::vector<double>{101, 202, 104, 206, 0, 0, 307, 408, 316, 418, 327, 430});
+  out = run(model_of(batch_scan("n", ", directions: ints = [1]")), given, lens);
+  CHECK(values(out.at("hn")) == std::vector<double>{104, 206, 327, 430});
+  CHECK(values(out.at("s")) ==
+        std::vector<double>{103, 204, 104, 206, 0, 0, 311, 412, 320, 422, 327, 430});
+  out = run(model_of(batch_scan("n")), given, {{"n", ints({0, 1}, {2})}});
+  CHECK(values(out.at("hn")) == std::vector<double>{100, 200, 307, 408});
+  CHECK(values(out.at("s")) == std::vector<double>{0, 0, 0, 0, 0, 0, 307, 408, 0, 0, 0, 0});
+}
+
+TEST_CASE("scan of opset 8 refuses lengths and inputs that do not fit") {
+  const Tensors given = {{"h", doubles({1, 2, 3, 4}, {2, 2})},
+                         {"n", ints({1, 1}, {2})},
+                         {"x", Tensor(DType::kFloat64, {2, 3, 2})}};
+  const auto problem = [&](const char* lengths) {
+    return only_problem(model_of(batch_scan("stored", "", lengths)), given);
+  };
+  CHECK_THAT(problem("2, 4").reason, ContainsSubstring("from 0 to 3"));
+  CHECK_THAT(problem("-1, 3").reason, ContainsSubstring("from 0 to 3"));
+  CHECK(problem("0, 0").kind == "no_lowering");
+}
+
 TEST_CASE("a tensor is split into a sequence and put together again") {
   const OnnxModel m = model_of(graph_text(
       "g (float[5,2] x) => (float[5,2] y, int64 n, float[2,2] last) <int64 two = {2}, int64 end ="

@@ -110,6 +110,16 @@ TEST_CASE("paths lead through loops, scans and branches") {
       Names{"w", "v0", "only_else"});
 }
 
+TEST_CASE("paths through a scan of opset 8 begin behind the lengths") {
+  const OnnxModel m = model_of(graph_text(
+      "g (float[1,2,2] x) => (float[1,2] y) <float[1,2] h = {1,2}, float[1,2] u = {3,4}>"
+      "{ y, z, s = Scan <num_scan_inputs: int = 1, body = b (float[2] p, float[2] q, float[2] r) =>"
+      " (float[2] p2, float[2] q2, float[2] o) { p2 = Add(p, r) q2 = Neg(q) o = Neg(q) }>"
+      " (``, h, u, x) }",
+      8));
+  CHECK(names(m.parameters()) == Names{"h"});
+}
+
 TEST_CASE("what a loop carries for nobody is no parameter") {
   CHECK(
       parameters("g (int64 n, float[2] x) => (float[2] y) <float[2] w = {1,2}, float[2] u = {1,2}>"
