@@ -121,10 +121,9 @@ int narrow_bits(int64_t type) {
 }
 
 Tensor unpack(int64_t type, int bits, std::span<const uint8_t> bytes, const Shape& shape) {
-  const bool floating = bits == 8 || type == kOnnxFloat4E2M1;
-  const bool is_signed = type == kOnnxInt4 || type == kOnnxInt2;
+  const bool floating = !is_narrow_integer(type), is_signed = widened(type) == DType::kInt8;
   const int per_byte = 8 / bits;
-  Tensor out(floating ? DType::kFloat32 : is_signed ? DType::kInt8 : DType::kUInt8, shape);
+  Tensor out(widened(type), shape);
   for (int64_t i = 0; i < out.size(); ++i) {
     const auto at = static_cast<size_t>(i);
     const uint8_t byte = bytes[at / static_cast<size_t>(per_byte)];

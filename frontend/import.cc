@@ -49,6 +49,7 @@ std::string read_type(const onnx::ValueInfoProto& info, Port* port) {
     port->dims.push_back({dim.dim_value() > 0 ? dim.dim_value() : -1, dim.dim_param()});
   }
   if (!dtype_from_onnx(type.elem_type(), &port->dtype)) {
+    port->dtype = widened(type.elem_type());
     return type.elem_type() == 0 ? "has no element type"
                                  : "has element type " + onnx_type_name(type.elem_type());
   }
@@ -232,8 +233,8 @@ class Importer {
       out.outputs.push_back(value);
       if (depth > 0) continue;
       Port port;
-      const bool odd = !read_type(info, &port).empty();
-      m_.float_outputs.push_back(odd || is_float(port.dtype));
+      read_type(info, &port);  // one that is not declared counts as float
+      m_.float_outputs.push_back(is_float(port.dtype));
       m_.outputs.push_back(std::move(port));
     }
   }

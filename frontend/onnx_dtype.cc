@@ -52,6 +52,11 @@ bool is_narrow_integer(int64_t type) {
   return type == kOnnxInt4 || type == kOnnxUint4 || type == kOnnxInt2 || type == kOnnxUint2;
 }
 
+DType widened(int64_t type) {
+  if (!is_narrow_integer(type)) return DType::kFloat32;
+  return type == kOnnxInt4 || type == kOnnxInt2 ? DType::kInt8 : DType::kUInt8;
+}
+
 std::string onnx_type_name(int64_t type) {
   DType dtype;
   if (dtype_from_onnx(type, &dtype)) return std::string(dtype_name(dtype));

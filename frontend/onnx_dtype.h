@@ -45,6 +45,8 @@ bool dtype_from_onnx(int64_t type, DType* out);
 int64_t onnx_from_dtype(DType type);
 /// int4, uint4, int2, uint2.
 bool is_narrow_integer(int64_t type);
+/// The type that holds the values of one that is none of DType's.
+DType widened(int64_t type);
 /// "float16", "float8e4m3fn", "type 99".
 std::string onnx_type_name(int64_t type);
 

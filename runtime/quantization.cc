@@ -34,10 +34,12 @@ class Paths {
   }
 
   bool hold(const Node& n) const {
-    const auto in = [](const std::vector<bool>& set, const std::vector<ValueId>& values) {
-      return std::any_of(values.begin(), values.end(), [&](ValueId id) { return set[at(id)]; });
-    };
-    return in(from_, n.inputs) && in(to_, n.outputs);
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      for (ValueId output : n.outputs) {
+        if (from_[at(n.inputs[i])] && to_[at(output)] && edge(n, i, output)) return true;
+      }
+    }
+    return false;
   }
 
  private:

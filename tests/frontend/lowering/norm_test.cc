@@ -237,40 +237,5 @@ TEST_CASE("losses over spatial positions") {
              reals({kLog2, kLog2, kLog2}, {1, 3}));
 }
 
-TEST_CASE("QuantizeLinear rounds to even and saturates") {
-  CHECK_SAME(node("QuantizeLinear").input(reals({1, 3, -9, 999})).input(real(2)).y(),
-             ints({0, 2, 0, 255}).to(DType::kUInt8));
-  CHECK_SAME(node("QuantizeLinear")
-                 .input(reals({1, 3, -999, 999}))
-                 .input(real(2))
-                 .input(ints({1}, {}).to(DType::kInt8))
-                 .y(),
-             ints({1, 3, -128, 127}).to(DType::kInt8));
-}
-
-TEST_CASE("DequantizeLinear per tensor, per axis and per block") {
-  const Tensor x = ints({1, 2, 3, 4}, {2, 2}).to(DType::kInt8);
-  CHECK_SAME(node("DequantizeLinear").input(x).input(real(0.5)).y(),
-             reals({0.5, 1, 1.5, 2}, {2, 2}));
-  CHECK_SAME(node("DequantizeLinear")
-                 .attr("axis", 0)
-                 .input(x)
-                 .input(reals({1, 2}))
-                 .input(ints({1, 2}).to(DType::kInt8))
-                 .y(),
-             reals({0, 1, 2, 4}, {2, 2}));
-  CHECK_SAME(
-      node("DequantizeLinear", 21).attr("block_size", 2).input(x).input(reals({1, 10}, {2, 1})).y(),
-      reals({1, 2, 30, 40}, {2, 2}));
-  CHECK(node("DequantizeLinear").input(x).input(reals({1, 2, 3})).refusal() == "invalid");
-}
-
-TEST_CASE("DynamicQuantizeLinear includes zero in its range") {
-  const auto y = node("DynamicQuantizeLinear").input(reals({51, 255})).outputs(3).run();
-  CHECK_SAME(y[0], ints({51, 255}).to(DType::kUInt8));
-  CHECK_SAME(y[1], real(1));
-  CHECK_SAME(y[2], ints({0}, {}).to(DType::kUInt8));
-}
-
 }  // namespace
 }  // namespace trainrt

@@ -18,7 +18,7 @@ class FakeContext final : public LowerContext {
       node_.operands_.pop_back();
     }
     for (size_t i = 0; i < node_.operands_.size(); ++i) {
-      const auto& [value, known] = node_.operands_[i];
+      const auto& [value, known, narrow] = node_.operands_[i];
       Var v;
       if (value.defined() && known) {
         v = b.constant(value);
@@ -63,6 +63,13 @@ class FakeContext final : public LowerContext {
   using LowerContext::attr_ints;
   using LowerContext::attr_string;
   using LowerContext::set;
+
+  int64_t narrow_type(size_t i) const override {
+    return i < node_.operands_.size() ? node_.operands_[i].narrow : 0;
+  }
+  void set_narrow(size_t i, int64_t type) override {
+    if (i == 0) node_.narrow_output = type;
+  }
 
   size_t output_count() const override { return outputs_.size(); }
   bool wants(size_t i) const override { return i < outputs_.size(); }

@@ -29,6 +29,11 @@ class OneNode {
   /// An input with known contents, as an initializer.
   OneNode& constant(Tensor t) { return add(std::move(t), true); }
   OneNode& absent() { return add({}, true); }
+  /// The last input holds a narrow element type, by ONNX's number.
+  OneNode& narrow(int64_t type) {
+    operands_.back().narrow = type;
+    return *this;
+  }
   OneNode& attr(std::string name, AttrValue value) {
     attrs_[std::move(name)] = std::move(value);
     return *this;
@@ -59,16 +64,19 @@ class OneNode {
   SpecializeOptions options;
   /// New values of running statistics, by input, after run().
   std::map<size_t, Tensor> buffers;
+  /// ONNX's number of the narrow element type of output 0, after run(); else 0.
+  int64_t narrow_output = 0;
 
  private:
   friend class FakeContext;
   struct Operand {
     Tensor value;
     bool known;
+    int64_t narrow = 0;
   };
 
   OneNode& add(Tensor t, bool known) {
-    operands_.push_back({std::move(t), known});
+    operands_.push_back({std::move(t), known, 0});
     return *this;
   }
 
