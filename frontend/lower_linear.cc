@@ -101,7 +101,7 @@ using enum GradInputs;
 
 constexpr LoweringRow kRows[] = {
     {"", "Det", 11, lower_det},
-    {"", "Gemm", 7, lower_gemm},
+    {"", "Gemm", 1, lower_gemm},
     {"", "MatMul", 1, lower_matmul},
     {"", "MatMulInteger", 10, lower_matmul_integer, kNone},
 };
