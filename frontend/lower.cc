@@ -36,7 +36,8 @@ std::vector<std::span<const LoweringRow>> lowering_lists() {
           reduction_lowerings(),   linear_lowerings(),       conv_lowerings(),
           norm_lowerings(),        random_lowerings(),       recurrent_lowerings(),
           attention_lowerings(),   control_flow_lowerings(), sequence_lowerings(),
-          signal_lowerings(),      contrib_lowerings()};
+          signal_lowerings(),      contrib_lowerings(),      flex_attention_lowerings(),
+          legacy_lowerings()};
 }
 
 const LoweringRow* find_lowering(std::string_view domain, std::string_view op, int64_t opset) {

@@ -45,7 +45,7 @@ void lower_det(LowerContext& c) {
 
 constexpr LoweringRow kRows[] = {
     {"", "Det", 11, lower_det},
-    {"", "Gemm", 7, lower_gemm},
+    {"", "Gemm", 1, lower_gemm},
     {"", "MatMul", 1, lower_matmul},
 };
 

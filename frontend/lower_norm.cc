@@ -34,9 +34,10 @@ namespace {
 
 using namespace lowering;
 
-// The newest opset says so; before, several outputs are the training form.
+// The newest opsets and the oldest say so; between them several outputs are the training form.
 bool file_says_training(LowerContext& c) {
   if (c.opset >= 14) return c.attr_int("training_mode", 0) != 0;
+  if (c.opset < 7) return c.attr_int("is_test", 0) == 0;
   return c.output_count() > 1;
 }
 
@@ -204,7 +205,7 @@ void lower_softmax_like(LowerContext& c) {
 using enum GradInputs;
 
 constexpr LoweringRow kRows[] = {
-    {"", "BatchNormalization", 7, lower_batch_norm, kFirstThree},
+    {"", "BatchNormalization", 1, lower_batch_norm, kFirstThree},
     {"", "GroupNormalization", 18, lower_group_norm},
     {"", "Hardmax", 1, lower_softmax_like<hardmax>, kNone},
     {"", "InstanceNormalization", 6, lower_instance_norm},

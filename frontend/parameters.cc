@@ -60,6 +60,7 @@ class Reach {
         carried(n, 0, 0, 0, 0);
       } else if (std::any_of(n.outputs.begin(), n.outputs.end(),
                              [&](int32_t v) { return is_marked(v); })) {
+        bodies(n);
         plain(n);
       }
     }
@@ -98,6 +99,15 @@ class Reach {
         break;
     }
     for (size_t i = begin; i < end; ++i) mark(n.inputs[i]);
+  }
+
+  /// Subgraphs that an operator calls on its way to any output.
+  void bodies(const ImportedNode& n) {
+    for (const ImportedAttr& a : n.attrs) {
+      if (!a.graph) continue;
+      for (int32_t v : a.graph->outputs) mark(v);
+      walk(*a.graph);
+    }
   }
 
   void branches(const ImportedNode& n) {

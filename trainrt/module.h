@@ -64,6 +64,10 @@ struct PortInfo {
   std::vector<int64_t> dims;         // -1: free
   std::vector<std::string> symbols;  // names of free dims; may be empty
   std::string text;                  // "[n,4]"
+  /// Of tensors like this, which forward() takes and returns as "NAME[0]", "NAME[1]", …: as many as
+  /// there are.
+  bool sequence = false;
+  bool optional = false;  // may be left out
 };
 
 /// A weight that training changes. A handle: copies refer to the same parameter, which lives as

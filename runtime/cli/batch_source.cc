@@ -33,6 +33,24 @@ int64_t fixed_batch(const Module& module) {
   return 0;
 }
 
+/// The port's name; of a sequence the names of the entries that the data hold, of an optional its
+/// name if they hold it.
+void add_names(const PortInfo& port, const std::vector<std::string>& fields,
+               std::vector<std::string>* names) {
+  if (!port.sequence && !port.optional) {
+    names->push_back(port.name);
+    return;
+  }
+  for (const std::string& field : fields) {
+    const size_t slash = field.find('/');
+    const std::string name =
+        slash == std::string::npos || field.starts_with(port.name) ? field : field.substr(slash + 1);
+    if (port.sequence ? name.starts_with(port.name + "[") : name == port.name) {
+      names->push_back(name);
+    }
+  }
+}
+
 ImageOptions image_options(const Module& module, const DataArgs& args) {
   ImageOptions out;
   for (const PortInfo& input : module.inputs()) {
@@ -133,9 +151,11 @@ BatchSource::BatchSource(const Module& module, const DataArgs& args, const Tenso
   FieldRequest request;
   request.fields = dataset_->fields();
   for (const PortInfo& input : module.inputs()) {
-    if (!fixed.contains(input.name)) request.inputs.push_back(input.name);
+    if (!fixed.contains(input.name)) add_names(input, request.fields, &request.inputs);
   }
-  for (const PortInfo& output : module.outputs()) request.outputs.push_back(output.name);
+  for (const PortInfo& output : module.outputs()) {
+    add_names(output, request.fields, &request.outputs);
+  }
   request.source = "'" + options.spec + "'";
   request.targets = options.targets;
   request.output_grads = options.output_grads;

@@ -57,9 +57,12 @@ Json port_json(const PortInfo& port) {
                                                                          : Json());
     }
   }
-  return {{"name", port.name},
-          {"dtype", dtype_name(port.dtype)},
-          {"shape", port.has_shape ? dims : Json()}};
+  Json json = {{"name", port.name},
+               {"dtype", dtype_name(port.dtype)},
+               {"shape", port.has_shape ? dims : Json()}};
+  if (port.sequence) json["sequence"] = true;
+  if (port.optional) json["optional"] = true;
+  return json;
 }
 
 Json weight_json(const WeightInfo& weight) {
@@ -136,7 +139,8 @@ int print_as_text(const Module& module, const Cost& cost) {
   const OnnxModel& model = module.session()->model();
   std::printf("opset %ld\ninputs\n", model.opset());
   const auto print_port = [](const PortInfo& port) {
-    std::printf("  %s  %s%s\n", port.name.c_str(), std::string(dtype_name(port.dtype)).c_str(),
+    std::printf("  %s  %s%s%s%s\n", port.name.c_str(), port.optional ? "optional " : "",
+                port.sequence ? "sequence of " : "", std::string(dtype_name(port.dtype)).c_str(),
                 port.text.c_str());
   };
   for (const PortInfo& port : module.inputs()) print_port(port);

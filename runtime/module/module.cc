@@ -14,7 +14,9 @@ namespace {
 std::vector<PortInfo> port_infos(const std::vector<Port>& ports) {
   std::vector<PortInfo> infos;
   for (const Port& port : ports) {
-    PortInfo info{port.name, port.dtype, port.has_shape, {}, {}, to_string(port)};
+    PortInfo info{port.name, port.dtype, port.has_shape, {}, {}, to_string(port), false, false};
+    info.sequence = port.kind == PortKind::kSequence || port.kind == PortKind::kOptionalSequence;
+    info.optional = port.kind == PortKind::kOptional || port.kind == PortKind::kOptionalSequence;
     for (const Dim& dim : port.dims) {
       info.dims.push_back(dim.size);
       info.symbols.push_back(dim.symbol);

@@ -45,6 +45,7 @@ TensorMap synthetic_inputs(const Module& module, int64_t batch, uint64_t seed,
   TensorMap inputs;
   uint32_t stream = 0;
   for (const Port& port : ports) {
+    if (port.kind != PortKind::kTensor) continue;  // an empty sequence, an optional left out
     Shape shape;
     if (const auto given = shapes.find(port.name); given != shapes.end()) {
       shape = given->second;

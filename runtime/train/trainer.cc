@@ -47,8 +47,8 @@ double loss_of(const CompiledStep& step) {
 
 int64_t samples_of(const Session& session, const Batch& batch) {
   for (const Port& port : session.model().inputs()) {
-    const Tensor& input = batch.inputs.at(port.name);
-    if (input.rank() > 0) return input.shape()[0];
+    const auto input = batch.inputs.find(port.name);
+    if (input != batch.inputs.end() && input->second.rank() > 0) return input->second.shape()[0];
   }
   return 1;
 }
@@ -204,9 +204,9 @@ GradResult Trainer::grad(const TensorMap& given, const GradOptions& options) {
   }
   if (options.output_grads && options.input_grads) {
     // The caller's dy says which outputs count: an input they do not reach has gradient zero.
-    for (const Port& port : session.model().inputs()) {
-      if (!is_float(port.dtype) || result.grads.contains(port.name)) continue;
-      result.grads[port.name] = Tensor(session.working(), batch.inputs.at(port.name).shape());
+    for (const auto& [name, value] : batch.inputs) {
+      if (!is_float(value.dtype()) || result.grads.contains(name)) continue;
+      result.grads[name] = Tensor(session.working(), value.shape());
     }
   }
   return result;

@@ -132,6 +132,29 @@ std::string two_output_model() {
   return m.bytes();
 }
 
+std::string sequence_model() {
+  ModelMaker m;
+  for (auto* info : {m.graph().add_input(), m.graph().add_output()}) {
+    m.port(info, info == &m.graph().input(0) ? "xs" : "ys", onnx::TensorProto::FLOAT, {"n", "2"});
+    const onnx::TypeProto entry = info->type();
+    *info->mutable_type()->mutable_sequence_type()->mutable_elem_type() = entry;
+  }
+  m.weight("w", {2}, 51);
+  auto* attribute = m.node("SequenceMap", {"xs"}, {"ys"})->add_attribute();
+  attribute->set_name("body");
+  attribute->set_type(onnx::AttributeProto::GRAPH);
+  onnx::GraphProto& body = *attribute->mutable_g();
+  body.set_name("body");
+  m.port(body.add_input(), "x", onnx::TensorProto::FLOAT, {"n", "2"});
+  m.port(body.add_output(), "y", onnx::TensorProto::FLOAT, {"n", "2"});
+  auto* product = body.add_node();
+  product->set_op_type("Mul");
+  product->add_input("x");
+  product->add_input("w");
+  product->add_output("y");
+  return m.bytes();
+}
+
 std::string plain_model() {
   ModelMaker m;
   m.input("x", {"n", "2"});

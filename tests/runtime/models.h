@@ -23,6 +23,8 @@ std::string embedding_model();
 std::string reshape_model();
 /// x [n,2] -> a = x * w, b = exp(a); outputs a and b. One weight w [2].
 std::string two_output_model();
+/// xs, a sequence of [n,2] -> ys, the sequence of x * w. One weight w [2].
+std::string sequence_model();
 /// x [n,2] -> y = relu(x): nothing to train.
 std::string plain_model();
 

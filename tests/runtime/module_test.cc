@@ -47,6 +47,25 @@ TEST_CASE("forward by name and by position agree with the arithmetic") {
   }
 }
 
+TEST_CASE("a sequence goes in and comes out by its entries, as many as there are") {
+  Module m = testing::load(testing::sequence_model(), exact());
+  CHECK(m.inputs()[0].sequence);
+  CHECK(m.outputs()[0].sequence);
+  m.input_requires_grad_(true);
+  const Tensor a = numbers({1, 2}, 1), b = numbers({3, 2}, 2), w = m.get_parameter("w").value();
+  const Outputs out = m.forward({{"xs[0]", a}, {"xs[1]", b}});
+  REQUIRE(out.size() == 2);
+  CHECK(out["ys[1]"].data<double>()[5] == b.data<double>()[5] * w.data<double>()[1]);
+  m.backward({{"ys[1]", b}});
+  double sum = 0;
+  for (size_t i = 1; i < 6; i += 2) sum += b.data<double>()[i] * b.data<double>()[i];
+  CHECK(std::abs(m.get_parameter("w").grad().data<double>()[1] - sum) < 1e-15);
+  CHECK(m.input_grad("xs[1]").data<double>()[4] == b.data<double>()[4] * w.data<double>()[0]);
+  CHECK(m.forward({{"xs[0]", a}}).size() == 1);
+  CHECK(m.forward(TensorMap()).size() == 0);
+  CHECK(contains(failure([&] { m.forward({{"xs[1]", a}}); }, ErrorCode::kInput), "given xs[1]"));
+}
+
 TEST_CASE("outputs belong to the caller and survive later calls") {
   Module m = testing::load(testing::mlp_model(), exact());
   const Outputs first = m.forward({numbers({2, 4}, 1)});
