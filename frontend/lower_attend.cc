@@ -15,9 +15,24 @@ void check(bool fits, const Attention& a) {
                                             to_string(a.v.shape()) + " do not fit together");
 }
 
+void check_sink(Var logits, Var sink) {
+  if (sink.shape() == Shape{logits.dim(1)}) return;
+  throw Error(ErrorCode::kInvalidModel, "a sink of shape " + to_string(sink.shape()) + " for " +
+                                            std::to_string(logits.dim(1)) + " heads");
+}
+
 bool has_true(const Tensor& t) {
   const std::vector<int64_t> values = t.to_ints();
   return std::any_of(values.begin(), values.end(), [](int64_t v) { return v != 0; });
+}
+
+Var softmax_with_sink(Var logits, Var sink) {
+  check_sink(logits, sink);
+  Shape shape = logits.shape();
+  shape[3] = 1;
+  const int64_t keys = logits.dim(3);
+  const Var parts[] = {logits, expand(reshape(sink, {1, logits.dim(1), 1, 1}), shape)};
+  return slice(softmax(concat(parts, 3), 3), 3, 0, keys);
 }
 
 }  // namespace
@@ -51,7 +66,7 @@ AttentionResult attend(const Attention& a) {
     if (const auto known = b.constant_value(dead); known && !has_true(*known)) dead = {};
     if (dead) logits = r.capped + where(dead, 0.0, a.bias);
   }
-  r.probabilities = softmax(logits, 3);
+  r.probabilities = a.sink ? softmax_with_sink(logits, a.sink) : softmax(logits, 3);
   const Var p = reshape(r.probabilities, {batch, groups, rows, keys});
   r.y = reshape(matmul(p, a.v), {batch, heads, queries, a.v.dim(3)});
   if (dead) {

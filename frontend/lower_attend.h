@@ -16,6 +16,7 @@ struct Attention {
   std::optional<double> scale;  // 1 / sqrt(d)
   double softcap = 0;           // up to 0: none
   Var bias;                     // added to the scores, broadcasts to [B,H,L,S]; may be absent
+  Var sink = {};                // [H]: the score of one more key, whose value is 0; may be absent
 };
 
 struct AttentionResult {

@@ -1,11 +1,13 @@
-// com.microsoft: what ONNX Runtime's optimizer and exporters leave in a file.
-#include "frontend/lower_attend.h"
+// com.microsoft: what ONNX Runtime's optimizer and exporters leave in a file. Families of their own:
+// lower_contrib_attention.cc, lower_contrib_linear.cc, lower_contrib_norm.cc.
+#include "frontend/lower_contrib.h"
+
+#include "frontend/lower_delegate.h"
 #include "frontend/lower_util.h"
 
 namespace trainrt {
+namespace lowering {
 namespace {
-
-using namespace lowering;
 
 // Gelu, BiasGelu, FastGelu: of x, or of x + bias.
 template <bool kTanhForm>
@@ -17,243 +19,263 @@ void lower_gelu(LowerContext& c) {
 // x sigmoid(alpha x)
 void lower_quick_gelu(LowerContext& c) {
   const Var x = c.need(0);
-  c.set(x * sigmoid(c.attr_float("alpha", 1.702) * x));
+  c.set(x * sigmoid(c.attr_float("alpha", 1.702f) * x));
 }
 
-void lower_fused_matmul(LowerContext& c) {
-  if (c.attr_int("transBatchA", 0) != 0 || c.attr_int("transBatchB", 0) != 0) {
-    c.refuse("no_lowering", "FusedMatMul with transBatchA or transBatchB");
+// z sigmoid(z), z = scale x
+void lower_scaled_silu(LowerContext& c) {
+  const Var x = c.need(0);
+  if (c.has(1) && c.in(1).type().size() != 1) c.invalid("the scale is a single number");
+  const Var z = c.has(1) ? x * reshape(c.in(1), {}) : c.attr_float("alpha", 1.0) * x;
+  c.set(z * sigmoid(z));
+}
+
+// The first half of x + bias times Gelu of the second.
+void lower_bias_split_gelu(LowerContext& c) {
+  const Var x = c.need(0) + c.need(1);
+  const int64_t size = x.rank() > 0 ? x.dim(x.rank() - 1) / 2 : 0;
+  if (x.shape() != c.in(0).shape() || size * 2 != x.dim(x.rank() - 1)) {
+    c.invalid("an input of shape " + to_string(c.in(0).shape()) + " with a bias " +
+              to_string(c.in(1).shape()));
   }
-  Var a = c.need(0), b = c.need(1);
-  const bool row = a.rank() == 1, column = b.rank() == 1;
-  if (a.rank() == 0 || b.rank() == 0) c.invalid("an operand is a scalar");
-  const MatMulAttrs trans{!row && c.attr_int("transA", 0) != 0,
-                          !column && c.attr_int("transB", 0) != 0};
-  Var y = matmul(row ? unsqueeze(a, {0}) : a, column ? unsqueeze(b, {1}) : b, trans);
-  if (column) y = squeeze(y, {-1});
-  if (row) y = squeeze(y, {column ? -1 : -2});
-  const double alpha = c.attr_float("alpha", 1.0);
-  c.set(alpha == 1.0 ? y : alpha * y);
+  const std::vector<Var> half = split(x, -1, {size, size});
+  c.set(half[0] * gelu(half[1], false));
 }
 
-// LayerNorm of input + skip + bias; outputs: y, mean, 1/sd, the sum.
-void lower_skip_layer_norm(LowerContext& c) {
-  Var sum = c.need(0) + c.need(1);
-  if (c.has(4)) sum = sum + c.in(4);
-  const LayerNormResult r =
-      layer_normalize(sum, c.need(2), c.in(3), sum.rank() - 1, c.attr_float("epsilon", 1e-12),
-                      c.wants(1) || c.wants(2));
-  c.set(0, r.y);
-  if (c.wants(1)) c.set(1, r.mean);
-  if (c.wants(2)) c.set(2, r.inverse);
-  if (c.wants(3)) c.set(3, sum);
-}
-
-// RMS norm of input + skip + bias; outputs: y, (unused), 1/rms, the sum.
-void lower_skip_rms_norm(LowerContext& c) {
-  Var sum = c.need(0) + c.need(1);
-  if (c.has(3)) sum = sum + c.in(3);
-  if (c.wants(1)) c.refuse("no_lowering", "the mean is not computed by this op");
-  Var inverse;
-  c.set(0,
-        rms_normalize(sum, sum.rank() - 1, c.attr_float("epsilon", 1e-12), &inverse) * c.need(2));
-  if (c.wants(2)) c.set(2, inverse);
-  if (c.wants(3)) c.set(3, sum);
-}
-
-// LayerNorm of word + position + segment embeddings. Inputs: ids, segments, the three tables,
-// scale, bias, mask, position ids; outputs: y, number of unmasked tokens, the sum.
-void lower_embed_layer_norm(LowerContext& c) {
-  const Var ids = c.need(0), positions = c.need(3);
-  if (ids.rank() != 2) c.invalid("input_ids are [batch, sequence]");
-  Var sum = gather(c.need(2), ids, 0);
-  sum = sum + (c.has(8) ? gather(positions, c.in(8), 0) : slice(positions, 0, 0, ids.dim(1)));
-  if (c.has(1) && c.has(4)) sum = sum + gather(c.in(4), c.in(1), 0);
-  c.set(0, layer_normalize(sum, c.need(5), c.need(6), 2, c.attr_float("epsilon", 1e-12), false).y);
-  if (c.wants(1)) {
-    c.set(1, c.has(7) ? cast(reduce_sum(cast(c.in(7), DType::kInt64), {1}), DType::kInt32)
-                      : c.b.fill(DType::kInt32, 0, {ids.dim(0)}));
-  }
-  if (c.wants(2)) c.set(2, sum);
-}
-
-// Key masks: a length per batch [B], or 0 and 1 in [B,S] or [B,L,S]; closed keys get a large
-// negative score.
-Var bias_of_keys(LowerContext& c, Var mask, int64_t batch, int64_t keys) {
-  Var open;
-  if (mask.shape() == Shape{batch}) {
-    open = less(iota(c, keys), reshape(cast(mask, DType::kInt64), {batch, 1, 1, 1}));
-  } else if (mask.rank() == 2 && mask.dim(0) == batch) {
-    open = unsqueeze(cast(mask, DType::kBool), {1, 2});
-  } else if (mask.rank() == 3) {
-    open = unsqueeze(cast(mask, DType::kBool), {1});
-  } else {
-    c.refuse("no_lowering", "a key mask of shape " + to_string(mask.shape()));
-  }
-  return mask_bias(open, c.working, c.attr_float("mask_filter_value", -10000.0));
-}
-
-Var causal_bias(LowerContext& c, int64_t queries, int64_t keys) {
-  const Var offset = c.b.fill(DType::kInt64, static_cast<double>(keys - queries));
-  return mask_bias(visible_keys(c, Window{true, -1, -1}, queries, keys, offset), c.working, -kInf);
-}
-
-// Adds masks and the given bias to `a` and attends.
-Var attend_masked(LowerContext& c, Attention a, Var mask, Var bias) {
-  a.scale = c.attr_float("scale", 0);
-  const int64_t queries = a.q.dim(2), keys = a.k.dim(2);
-  if (mask) a.bias = bias_of_keys(c, mask, a.q.dim(0), keys);
-  a.bias = add_bias(a.bias, bias);
-  if (c.attr_int("unidirectional", 0) != 0) {
-    a.bias = add_bias(a.bias, causal_bias(c, queries, keys));
-  }
-  return merge_heads(attend(a).y);
-}
-
-// One projection for Q, K and V. Inputs: x, weights, bias, mask, past, score bias.
-void lower_attention(LowerContext& c) {
-  if (c.has(4) || c.wants(1)) c.refuse("no_lowering", "Attention with past or present state");
-  if (c.attr_int("do_rotary", 0) != 0) c.refuse("no_lowering", "Attention with do_rotary");
-  Var x = matmul(c.need(0), c.need(1));
-  if (c.has(2)) x = x + c.in(2);
-  if (x.rank() != 3) c.invalid("the input is [batch, sequence, features]");
-  const int64_t third = x.dim(2) / 3, heads = c.attr_int("num_heads");
-  const std::vector<int64_t> sizes = c.attr_ints("qkv_hidden_sizes", {third, third, third});
-  if (sizes.size() != 3) c.invalid("qkv_hidden_sizes has three elements");
-  const std::vector<Var> parts = split(x, 2, sizes);
-  const Attention a{split_heads(c, parts[0], heads),
-                    split_heads(c, parts[1], heads),
-                    split_heads(c, parts[2], heads),
-                    0,
-                    0,
-                    {}};
-  c.set(attend_masked(c, a, c.in(3), c.in(5)));
-}
-
-// Element i of the packed axis `axis`, which is dropped.
-Var unpacked(Var x, int64_t axis, int64_t i) { return squeeze(slice(x, axis, i, 1), {axis}); }
-
-// Q, K and V are given, K and V packed [B,S,H,2,d], or all packed [B,S,H,3,d]. Inputs: Q, K, V,
-// bias, key mask, score bias, past key, past value.
-void lower_multi_head_attention(LowerContext& c) {
-  const int64_t heads = c.attr_int("num_heads");
-  Var q = c.need(0), k = c.in(1), v = c.in(2);
-  const std::vector<int64_t> to_heads = {0, 2, 1, 3};
-  if (c.has(3)) {
-    if (q.rank() != 3 || !k || !v || k.rank() != 3 || v.rank() != 3) {
-      c.refuse("no_lowering", "MultiHeadAttention with a bias and packed inputs");
+// g sigmoid(alpha g) (l + beta), g clamped from above and l from both sides. One input holds both
+// halves.
+void lower_clamped_swiglu(LowerContext& c) {
+  Var gate = c.need(0), up = c.in(1);
+  if (!up) {
+    if (gate.rank() < 1 || gate.dim(gate.rank() - 1) % 2 != 0) {
+      c.invalid("no two halves in " + to_string(gate.shape()));
     }
-    const std::vector<Var> bias = split(c.in(3), 0, {q.dim(2), k.dim(2), v.dim(2)});
-    q = q + bias[0];
-    k = k + bias[1];
-    v = v + bias[2];
+    const int64_t size = gate.dim(gate.rank() - 1) / 2;
+    const std::vector<Var> half = split(gate, -1, {size, size});
+    gate = half[0];
+    up = half[1];
   }
-  Attention a;
-  if (!k) {
-    if (q.rank() != 5 || q.dim(3) != 3) c.invalid("packed Q, K and V are [B,S,heads,3,size]");
-    a.q = transpose(unpacked(q, 3, 0), to_heads);
-    a.k = transpose(unpacked(q, 3, 1), to_heads);
-    a.v = transpose(unpacked(q, 3, 2), to_heads);
-  } else if (!v) {
-    if (k.rank() != 5 || k.dim(3) != 2) c.invalid("packed K and V are [B,S,heads,2,size]");
-    a.q = split_heads(c, q, heads);
-    a.k = transpose(unpacked(k, 3, 0), to_heads);
-    a.v = transpose(unpacked(k, 3, 1), to_heads);
-  } else {
-    a.q = split_heads(c, q, heads);
-    a.k = k.rank() == 4 ? k : split_heads(c, k, heads);
-    a.v = v.rank() == 4 ? v : split_heads(c, v, heads);
+  if (gate.shape() != up.shape()) c.invalid("gate and up differ in shape");
+  if (const double limit = c.attr_float("limit", 0); limit > 0) {
+    gate = clip(gate, -kInf, limit);
+    up = clip(up, -limit, limit);
   }
-  if (c.has(6) != c.has(7)) c.invalid("past_key and past_value come together");
-  if (c.has(6)) {
-    const Var keys[] = {c.in(6), a.k}, values[] = {c.in(7), a.v};
-    a.k = concat(keys, 2);
-    a.v = concat(values, 2);
-  }
-  c.set(0, attend_masked(c, a, c.in(4), c.in(5)));
-  if (c.wants(1)) c.set(1, a.k);
-  if (c.wants(2)) c.set(2, a.v);
+  const double beta = c.attr_float("activation_beta", 0);
+  const Var swish = gate * sigmoid(c.attr_float("activation_alpha", 1) * gate);
+  c.set(swish * (beta == 0 ? up : up + beta));
 }
 
-// Causal attention with shared keys and values. Inputs: Q, K, V, past key, past value, lengths - 1,
-// total length, cosines, sines.
-void lower_group_query_attention(LowerContext& c) {
-  if ((c.has(3) && c.in(3).type().size() != 0) || !c.has(1) || !c.has(2)) {
-    c.refuse("no_lowering", "GroupQueryAttention with past state or packed inputs");
+void lower_bias_add(LowerContext& c) { c.set(c.need(0) + c.need(1) + c.need(2)); }
+
+// x + y gate, with the gate given or sigmoid(gate w).
+void lower_gated_add(LowerContext& c) {
+  Var gate = c.need(2);
+  if (c.has(3)) gate = sigmoid(Delegate(c, "MatMul", 13, {gate, c.in(3)}).run());
+  const Var y = c.need(0) + c.need(1) * gate;
+  if (y.shape() != c.in(0).shape()) c.invalid("the gate has shape " + to_string(gate.shape()));
+  c.set(y);
+}
+
+// Softmax of data + bias over all axes from `axis` on.
+void lower_bias_softmax(LowerContext& c) {
+  const Var sum = c.need(0) + c.need(1);
+  if (sum.shape() != c.in(0).shape()) c.invalid("the bias does not broadcast to the data");
+  c.set(Delegate(c, "Softmax", 11, {sum}).run());
+}
+
+// Dropout of data + bias, and the residual added. Inputs: data, bias, residual, ratio.
+void lower_bias_dropout(LowerContext& c) {
+  Delegate inner(c, "Dropout", 13, {c.need(0) + c.need(1), c.in(3)});
+  const Var y = inner.run();
+  c.set(0, c.has(2) ? y + c.in(2) : y);
+  if (c.wants(1)) c.set(1, inner.result(1));
+}
+
+void lower_expand_dims(LowerContext& c) {
+  const Var x = c.need(0);
+  if (c.need(1).type().size() != 1) c.invalid("axis is a single number");
+  c.set(unsqueeze(x, {c.axis(c.ints(1)[0], x.rank() + 1)}));
+}
+
+// Whether all inputs are free of NaN, infinities, or both.
+void lower_is_all_finite(LowerContext& c) {
+  const bool nan_only = c.attr_int("isnan_only", 0) != 0;
+  const bool inf_only = c.attr_int("isinf_only", 0) != 0;
+  Var good = c.b.fill(DType::kBool, 1);
+  for (size_t i = 0; i < c.input_count(); ++i) {
+    const Var x = c.need(i);
+    const Var nan = unary(Op::kIsNaN, x);
+    const Var infinite = equal(abs(x), c.b.fill(x.dtype(), kInf));
+    const Var bad = nan_only ? nan : inf_only ? infinite : binary(Op::kOr, nan, infinite);
+    const Var count = reduce_sum(cast(bad, DType::kInt64), all_axes(x));
+    good = logical_and(good, equal(count, c.b.fill(DType::kInt64, 0)));
   }
-  const int64_t groups = c.attr_int("kv_num_heads");
-  Attention a{split_heads(c, c.need(0), c.attr_int("num_heads")),
-              split_heads(c, c.need(1), groups),
-              split_heads(c, c.need(2), groups),
-              c.attr_float("scale", 0),
-              c.attr_float("softcap", 0),
-              {}};
-  const int64_t length = a.q.dim(2);
-  if (c.attr_int("do_rotary", 0) != 0) {
-    const bool interleaved = c.attr_int("rotary_interleaved", 0) != 0;
-    for (Var* x : {&a.q, &a.k}) {
-      const Var cosine = unsqueeze(slice(c.need(7), 0, 0, length), {0});
-      const Var sine = unsqueeze(slice(c.need(8), 0, 0, length), {0});
-      *x = transpose(rotate(c, transpose(*x, {0, 2, 1, 3}), cosine, sine, interleaved),
-                     {0, 2, 1, 3});
+  c.set(good);
+}
+
+// Inverses of [..., n, n] by Gauss and Jordan's elimination with the largest pivot of each column.
+Var eliminated_inverse(LowerContext& c, Var a) {
+  const int64_t n = a.dim(a.rank() - 1), rank = a.rank();
+  const Var column = along(iota(c, n), rank - 2, rank);  // row numbers, [n, 1]
+  const Var unit = cast(equal(iota(c, n), along(iota(c, n), 0, 2)), a.dtype());
+  const Var halves[] = {a, expand(unit, a.shape())};
+  Var m = concat(halves, -1);
+  for (int64_t i = 0; i < n; ++i) {
+    const Var row = c.b.fill(DType::kInt64, static_cast<double>(i));
+    const Var size = where(less(column, row), -1.0, abs(slice(m, -1, i, 1)));
+    const Var pivot = c.b.add(Op::kArgMax, {size}, ArgAttrs{rank - 2, true, false});
+    const Var chosen = cast(equal(column, pivot), a.dtype());
+    const Var top = reduce_sum(chosen * m, {-2}, true);
+    m = m + chosen * (slice(m, -2, i, 1) - top);  // the row that gives way takes the pivot's place
+    const Var scaled = top / slice(top, -1, i, 1);
+    const Var here = equal(column, row);
+    m = where(here, scaled, m - slice(m, -1, i, 1) * scaled);
+  }
+  return slice(m, -1, n, n);
+}
+
+// X (2 - A X) is X where X is the inverse of A; its differential, X being constant, is the inverse's:
+// -X dA X.
+void lower_inverse(LowerContext& c) {
+  constexpr int64_t kLargest = 128;
+  const Var a = c.need(0);
+  if (a.rank() < 2 || a.dim(a.rank() - 1) != a.dim(a.rank() - 2)) {
+    c.invalid("Inverse needs square matrices, not " + to_string(a.shape()));
+  }
+  const int64_t n = a.dim(a.rank() - 1);
+  if (n > kLargest) {
+    c.refuse("no_lowering", "Inverse of matrices larger than " + std::to_string(kLargest));
+  }
+  if (a.type().size() == 0) {
+    c.set(a);
+    return;
+  }
+  const Var x = stop_gradient(eliminated_inverse(c, stop_gradient(a)));
+  c.set(2.0 * x - matmul(x, matmul(a, x)));
+}
+
+// Distances of the rows of A [M,N] and B [K,N].
+void lower_cdist(LowerContext& c) {
+  const Var a = c.need(0), b = c.need(1);
+  if (a.rank() != 2 || b.rank() != 2 || a.dim(1) != b.dim(1)) {
+    c.invalid("rows of " + to_string(a.shape()) + " and " + to_string(b.shape()));
+  }
+  const std::string metric = c.attr_string("metric", "sqeuclidean");
+  if (metric != "sqeuclidean" && metric != "euclidean") {
+    c.refuse("no_lowering", "the metric " + metric);
+  }
+  const Var sum = reduce_sum(square(unsqueeze(a, {1}) - unsqueeze(b, {0})), {2});
+  if (metric == "sqeuclidean") {
+    c.set(sum);
+    return;
+  }
+  const Var zero = equal(sum, c.b.fill(sum.dtype(), 0));  // no gradient where two rows meet
+  c.set(where(zero, 0.0, sqrt(where(zero, 1.0, sum))));
+}
+
+// Windows of `size` elements along an axis, `step` apart; a window is the last axis.
+void lower_unfold(LowerContext& c) {
+  const Var x = c.need(0);
+  const int64_t axis = c.axis(c.attr_int("dim", -1), x.rank());
+  const int64_t size = c.attr_int("size"), step = c.attr_int("step", 1);
+  if (size < 1 || step < 1 || size > x.dim(axis)) {
+    c.invalid("windows of " + std::to_string(size) + ", " + std::to_string(step) + " apart, in " +
+              to_string(x.shape()));
+  }
+  const int64_t count = (x.dim(axis) - size) / step + 1;
+  const Var first = along(iota(c, count), 0, 2) * c.b.fill(DType::kInt64, static_cast<double>(step));
+  const Var y = gather(x, first + iota(c, size), axis);
+  std::vector<int64_t> perm = identity_perm(y.rank());
+  perm.erase(perm.begin() + axis + 1);
+  perm.push_back(axis + 1);
+  c.set(transpose(y, perm));
+}
+
+// Rows of a table; the row padding_idx gets no gradient.
+void lower_torch_embedding(LowerContext& c) {
+  const Var ids = c.need(1);
+  if (c.has(3) && c.number(3) != 0) c.refuse("no_lowering", "scale_grad_by_freq");
+  Var y = gather(c.need(0), ids, 0);
+  if (c.has(2)) {
+    if (const int64_t padding = c.ints(2).at(0); padding >= 0) {
+      const Var pad = equal(ids, c.b.fill(ids.dtype(), static_cast<double>(padding)));
+      y = where(unsqueeze(pad, {-1}), stop_gradient(y), y);
     }
   }
-  const int64_t window = c.attr_int("local_window_size", -1);
-  const Var open =
-      visible_keys(c, Window{true, window > 0 ? window - 1 : -1, -1}, length, a.k.dim(2), {});
-  a.bias = mask_bias(open, c.working, -kInf);
-  c.set(0, merge_heads(attend(a).y));
-  if (c.wants(1)) c.set(1, a.k);
-  if (c.wants(2)) c.set(2, a.v);
+  c.set(y);
 }
 
-// Position ids are [B,S], or one number: the first position.
-void lower_rotary(LowerContext& c) {
-  const Var x = c.need(0), cosine = c.need(2), sine = c.need(3);
-  if (c.attr_int("is_packed_batching", 0) != 0) {
-    c.refuse("no_lowering", "RotaryEmbedding with is_packed_batching");
+// The ignored class id is an input.
+void lower_cross_entropy(LowerContext& c) {
+  Delegate inner(c, "SoftmaxCrossEntropyLoss", 13, {c.need(0), c.need(1), c.in(2)});
+  if (c.has(3)) inner.with("ignore_index", c.ints(3).at(0));
+  c.set(0, inner.run());
+  if (c.wants(1)) c.set(1, inner.result(1));
+}
+
+void lower_dequantize(LowerContext& c) { lower_as(c, "DequantizeLinear", 21); }
+void lower_quantize(LowerContext& c) { lower_as(c, "QuantizeLinear", 21); }
+void lower_gather_nd(LowerContext& c) { lower_as(c, "GatherND", 13); }
+void lower_grid_sample(LowerContext& c) { lower_as(c, "GridSample", 16); }
+
+void lower_pad(LowerContext& c) {
+  std::vector<Var> inputs = inputs_of(c);
+  for (size_t i = 1; i < std::min<size_t>(inputs.size(), 3); ++i) {
+    if (inputs[i] && inputs[i].rank() == 2 && i == 1) inputs[i] = reshape(inputs[i], {-1});
+    if (inputs[i] && i == 2) inputs[i] = reshape(inputs[i], {});
   }
-  const bool flat = x.rank() == 3;
-  if ((!flat && x.rank() != 4) || cosine.rank() != 2 || cosine.dim(1) < 1) {
-    c.invalid("the input has rank 3 or 4, the caches rank 2");
+  c.set(Delegate(c, "Pad", 13, inputs).run());
+}
+
+// Start, limit and step may be lists of one.
+void lower_range(LowerContext& c) {
+  std::vector<Var> inputs = {c.need(0), c.need(1), c.in(2)};
+  if (!inputs[2]) inputs[2] = c.b.fill(inputs[0].dtype(), 1);
+  for (Var& v : inputs) {
+    if (v.type().size() != 1) c.invalid("start, limit and delta are single numbers");
+    v = reshape(v, {});
   }
-  const int64_t dims = c.attr_int("rotary_embedding_dim", 0);
-  int64_t heads = c.attr_int("num_heads", 0);
-  if (flat && heads == 0) heads = x.dim(2) / (dims != 0 ? dims : 2 * cosine.dim(1));
-  const Var split = transpose(flat ? split_heads(c, x, heads) : x, {0, 2, 1, 3});
-  Var ids = cast(c.need(1), DType::kInt64);
-  if (ids.type().size() == 1) {
-    ids = unsqueeze(reshape(ids, {1}) + iota(c, split.dim(1)), {0});
-  }
-  const Var y = rotate(c, split, gather(cosine, ids, 0), gather(sine, ids, 0),
-                       c.attr_int("interleaved", 0) != 0);
-  c.set(flat ? reshape(y, x.shape()) : transpose(y, {0, 2, 1, 3}));
+  c.set(Delegate(c, "Range", 11, inputs).run());
 }
 
 using enum GradInputs;
 
-constexpr std::string_view kMs = "com.microsoft";
-
 constexpr LoweringRow kRows[] = {
-    {kMs, "Attention", 1, lower_attention},
+    {kMs, "BiasAdd", 1, lower_bias_add},
+    {kMs, "BiasDropout", 1, lower_bias_dropout, kFirstThree},
     {kMs, "BiasGelu", 1, lower_gelu<false>},
-    {kMs, "EmbedLayerNormalization", 1, lower_embed_layer_norm},
+    {kMs, "BiasSoftmax", 1, lower_bias_softmax},
+    {kMs, "BiasSplitGelu", 1, lower_bias_split_gelu},
+    {kMs, "CDist", 1, lower_cdist},
+    {kMs, "DequantizeLinear", 1, lower_dequantize, kNone},
+    {kMs, "ExpandDims", 1, lower_expand_dims, kFirst},
     {kMs, "FastGelu", 1, lower_gelu<true>},
-    {kMs, "FusedMatMul", 1, lower_fused_matmul},
+    {kMs, "GatedAdd", 1, lower_gated_add},
+    {kMs, "GatherND", 1, lower_gather_nd, kFirst},
     {kMs, "Gelu", 1, lower_gelu<false>},
-    {kMs, "GroupQueryAttention", 1, lower_group_query_attention},
-    {kMs, "LayerNormalization", 1, lower_layer_norm},
-    {kMs, "MultiHeadAttention", 1, lower_multi_head_attention},
+    {kMs, "GridSample", 1, lower_grid_sample},
+    {kMs, "Inverse", 1, lower_inverse},
+    {kMs, "IsAllFinite", 1, lower_is_all_finite, kNone},
+    {kMs, "Pad", 1, lower_pad, kFirst},
+    {kMs, "QuantizeLinear", 1, lower_quantize, kNone},
     {kMs, "QuickGelu", 1, lower_quick_gelu},
-    {kMs, "RotaryEmbedding", 1, lower_rotary},
-    {kMs, "SimplifiedLayerNormalization", 1, lower_rms_norm},
-    {kMs, "SkipLayerNormalization", 1, lower_skip_layer_norm},
-    {kMs, "SkipSimplifiedLayerNormalization", 1, lower_skip_rms_norm},
-    {kMs, "TransposeMatMul", 1, lower_fused_matmul},
+    {kMs, "Range", 1, lower_range, kNone},
+    {kMs, "ScaledSiLU", 1, lower_scaled_silu},
+    {kMs, "SoftmaxCrossEntropyLossInternal", 1, lower_cross_entropy, kFirst},
+    {kMs, "SwiGLU", 1, lower_clamped_swiglu},
+    {kMs, "TorchEmbedding", 1, lower_torch_embedding, kFirst},
+    {kMs, "UnfoldTensor", 1, lower_unfold},
 };
 
 }  // namespace
+}  // namespace lowering
 
-std::span<const LoweringRow> contrib_lowerings() { return kRows; }
+std::span<const LoweringRow> contrib_lowerings() {
+  using namespace lowering;
+  static const std::vector<LoweringRow> rows =
+      joined({kRows, contrib_attention_lowerings(), contrib_linear_lowerings(),
+              contrib_norm_lowerings()});
+  return rows;
+}
 
 }  // namespace trainrt
