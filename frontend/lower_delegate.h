@@ -56,9 +56,12 @@ class Delegate final : public LowerContext {
   Var rng() override { return outer_.rng(); }
   int64_t next_stream() override { return outer_.next_stream(); }
   void update_buffer(size_t, Var) override {}
-  std::vector<Var> subgraph(std::string_view, std::span<const Var>) override { no_subgraphs(); }
+  std::vector<NodeValue> subgraph(std::string_view, std::span<const NodeValue>) override {
+    no_subgraphs();
+  }
   size_t subgraph_input_count(std::string_view) const override { no_subgraphs(); }
   size_t subgraph_output_count(std::string_view) const override { no_subgraphs(); }
+  void leave_out(std::string_view) override { no_subgraphs(); }
 
  private:
   [[noreturn]] void no_subgraphs() const { refuse("no_lowering", "a subgraph in " + op); }

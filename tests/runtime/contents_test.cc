@@ -6,6 +6,7 @@
 #include "tests/frontend/model_util.h"
 #include "tests/runtime/models.h"
 #include "tests/support/failure.h"
+#include "trainrt/trainer.h"
 
 namespace trainrt {
 namespace {
@@ -149,6 +150,20 @@ TEST_CASE("integer contents of any size decide without becoming part of the plan
   const Step some = with(3);
   CHECK(with(4).step == some.step);
   CHECK(with(0).loss == -some.loss / 2);
+}
+
+TEST_CASE("training follows the branch of each batch, and leaves the other's weights alone") {
+  Module module = testing::load(model_bytes(graph_text(kBranch)), exact());
+  TrainerOptions options;
+  options.losses = {"sum"};
+  options.optimizer = "sgd";
+  options.lr = 0.5;
+  Trainer trainer(module, options);
+  trainer.step({{"x", doubles({2, 1}, {2})}});    // a -= 0.5 x
+  trainer.step({{"x", doubles({-2, 1}, {2})}});   // b -= 0.5 x^2
+  trainer.step({{"x", doubles({4, 1}, {2})}});    // a again
+  CHECK(max_difference(module.get_parameter("a").value(), doubles({0, -3}, {2})) < 1e-12);
+  CHECK(max_difference(module.get_parameter("b").value(), doubles({3, 6.5}, {2})) < 1e-12);
 }
 
 }  // namespace
