@@ -232,8 +232,8 @@ Var padded(std::vector<Var> values, Var like, int64_t steps) {
 void lower_batch_scan(LowerContext& c) {
   const BatchScan s = batch_scan(c);
   int64_t total = 0;
-  for (int64_t n : s.lengths) total += n;
-  if (total > kMaxIterations) {
+  for (int64_t n : s.lengths) total = std::min(total + std::min(n, kMaxIterations), kMaxIterations + 1);
+  if (total > kMaxIterations || s.batch > kMaxIterations) {
     c.refuse("dynamic", "the scan runs more than " + std::to_string(kMaxIterations) + " steps");
   }
   // What the body sees at one step.
@@ -245,8 +245,8 @@ void lower_batch_scan(LowerContext& c) {
     }
     return state;
   };
-  std::vector<std::vector<Var>> finals(s.states);                          // by sequence
-  std::vector<std::vector<std::vector<Var>>> elements(s.stacks);           // and by step
+  std::vector<std::vector<Var>> finals(s.states);                 // by sequence
+  std::vector<std::vector<std::vector<Var>>> elements(s.stacks);  // and by step
   std::vector<Var> like(s.stacks);
   for (int64_t i = 0; i < s.batch; ++i) {
     std::vector<Var> state;
