@@ -245,8 +245,8 @@ Var padded(std::vector<Var> values, Var like, int64_t steps) {
 void lower_batch_scan(LowerContext& c) {
   const BatchScan s = batch_scan(c);
   int64_t total = 0;
-  for (int64_t n : s.lengths) total += n;
-  if (total > kMaxIterations) {
+  for (int64_t n : s.lengths) total = std::min(total + std::min(n, kMaxIterations), kMaxIterations + 1);
+  if (total > kMaxIterations || s.batch > kMaxIterations) {
     c.refuse("dynamic", "the scan runs more than " + std::to_string(kMaxIterations) + " steps");
   }
   // What the body sees at one step.
@@ -258,15 +258,15 @@ void lower_batch_scan(LowerContext& c) {
     }
     return state;
   };
-  std::vector<std::vector<Var>> finals(s.states);                          // by sequence
-  std::vector<std::vector<std::vector<Var>>> elements(s.stacks);           // and by step
+  std::vector<std::vector<Var>> finals(s.states);                 // by sequence
+  std::vector<std::vector<std::vector<Var>>> elements(s.stacks);  // and by step
   std::vector<Var> like(s.stacks);
   for (int64_t i = 0; i < s.batch; ++i) {
     std::vector<Var> state;
     for (size_t k = 0; k < s.states; ++k) state.push_back(row(c.in(1 + k), i));
     for (auto& list : elements) list.emplace_back();
     for (int64_t t = 0; t < s.lengths[static_cast<size_t>(i)]; ++t) {
-      const std::vector<Var> out = c.subgraph("body", arguments(i, t, state));
+      const std::vector<Var> out = c.tensor_subgraph("body", arguments(i, t, state));
       std::copy_n(out.begin(), s.states, state.begin());
       for (size_t k = 0; k < s.stacks; ++k) {
         elements[k].back().push_back(like[k] = out[s.states + k]);
@@ -276,7 +276,7 @@ void lower_batch_scan(LowerContext& c) {
   }
   if (total == 0) c.refuse("no_lowering", "a scan of opset 8 without a single step");
 
-  std::vector<Var> results;
+  std::vector<NodeValue> results;
   for (auto& list : finals) results.push_back(stack(std::move(list), 0, false));
   for (size_t k = 0; k < s.stacks; ++k) {
     std::vector<Var> sequences;

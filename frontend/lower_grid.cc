@@ -101,7 +101,7 @@ void lower_grid_sample(LowerContext& c) {
   const Var x = cast(given, grid.dtype());  // integers are computed as floats
   const GridOptions o = grid_options(c);
   const int64_t spatial = x.rank() - 2;
-  if (spatial < 1 || spatial > 3 || grid.rank() != x.rank() || grid.dim(0) != x.dim(0) ||
+  if (spatial < 1 || spatial > 5 || grid.rank() != x.rank() || grid.dim(0) != x.dim(0) ||
       grid.dim(grid.rank() - 1) != spatial) {
     c.invalid("grid " + to_string(grid.shape()) + " does not fit the input " +
               to_string(x.shape()));

@@ -108,6 +108,11 @@ void lower_reverse_sequence(LowerContext& c) {
     c.invalid("sequence_lens has shape " + to_string(lens.shape()) + ", not [" +
               std::to_string(x.dim(batch)) + "]");
   }
+  if (const auto known = c.try_constant(1)) {
+    for (int64_t n : known->to_ints()) {
+      if (n < 0 || n > x.dim(time)) c.invalid("a sequence of length " + std::to_string(n));
+    }
+  }
   const Var t = along(iota(c, x.dim(time)), time, x.rank());
   const Var n = along(lens, batch, x.rank());
   const Var source = where(less(t, n), n - t - 1.0, t);

@@ -257,6 +257,7 @@ int64_t checked_count(LowerContext& c, double count) {
 
 Tensor float_range(LowerContext& c) {
   const double start = c.number(0), limit = c.number(1), delta = c.number(2);
+  if (delta == 0) c.invalid("delta of Range is 0");
   Tensor t(DType::kFloat64, {checked_count(c, std::ceil((limit - start) / delta))});
   for (int64_t i = 0; i < t.size(); ++i) {
     t.data<double>()[at(i)] = start + static_cast<double>(i) * delta;

@@ -59,8 +59,8 @@ void lower_mel_weight_matrix(LowerContext& c) {
   const double step = (scale * std::log1p(high / 700) - first) / static_cast<double>(bands + 2);
   const auto edge = [&](int64_t i) {
     const double hertz = 700 * std::expm1((static_cast<double>(i) * step + first) / scale);
-    const double bin = std::floor(static_cast<double>(length + 1) * hertz /
-                                  static_cast<double>(rate));
+    const double bin =
+        std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate));
     if (!(bin >= 0 && bin < static_cast<double>(bins))) {
       c.invalid("the frequencies reach beyond the spectrum's " + std::to_string(bins) + " bins");
     }
@@ -97,8 +97,8 @@ std::vector<std::array<double, 2>> turns(int64_t n) {
   std::vector<std::array<double, 2>> table(at(n));
   for (int64_t r = 0; r < n; ++r) {
     const int64_t quarter = 4 * r / n;
-    const double angle = std::numbers::pi / 2 * static_cast<double>(4 * r - quarter * n) /
-                         static_cast<double>(n);
+    const double angle =
+        std::numbers::pi / 2 * static_cast<double>(4 * r - quarter * n) / static_cast<double>(n);
     const double c = std::cos(angle), s = std::sin(angle);
     const std::array<double, 2> quarters[] = {{c, s}, {-s, c}, {-c, -s}, {s, -c}};
     table[at(r)] = quarters[quarter];
@@ -125,8 +125,8 @@ Tensor fourier_matrix(LowerContext& c, const Fourier& f) {
     T* to = matrix.data<T>().data();
     for (int64_t t = 0; t < f.rows; ++t) {
       const bool inner = t > 0 && 2 * t != f.n;
-      const double scale = (f.inverse ? 1.0 / static_cast<double>(f.n) : 1.0) *
-                           (!f.complex_out && inner ? 2 : 1);
+      const double scale =
+          (f.inverse ? 1.0 / static_cast<double>(f.n) : 1.0) * (!f.complex_out && inner ? 2 : 1);
       for (int64_t part = 0; part < f.width(); ++part) {
         for (int64_t k = 0, turn = 0; k < f.outputs; ++k, turn = (turn + t) % f.n) {
           const double cosine = scale * table[at(turn)][0];
@@ -151,8 +151,8 @@ Var transformed(LowerContext& c, Var x, const Fourier& f) {
 }
 
 int64_t dft_axis(LowerContext& c, int64_t rank) {
-  const int64_t given = c.opset < 20 ? c.attr_int("axis", 1)
-                                     : (c.has(2) ? scalar(c, 2, "axis") : int64_t{-2});
+  const int64_t given =
+      c.opset < 20 ? c.attr_int("axis", 1) : (c.has(2) ? scalar(c, 2, "axis") : int64_t{-2});
   const int64_t axis = c.axis(given, rank);
   if (axis == rank - 1) c.invalid("the last axis holds real and imaginary parts");
   return axis;
@@ -242,9 +242,8 @@ constexpr LoweringRow kRows[] = {
 }  // namespace lowering
 
 std::span<const LoweringRow> signal_lowerings() {
-  static const std::vector<LoweringRow> rows =
-      lowering::joined({lowering::kRows, lowering::bit_cast_lowerings(),
-                        lowering::tf_idf_lowerings()});
+  static const std::vector<LoweringRow> rows = lowering::joined(
+      {lowering::kRows, lowering::bit_cast_lowerings(), lowering::tf_idf_lowerings()});
   return rows;
 }
 

@@ -15,10 +15,14 @@ struct Pool {
 
 Pool pool_of(LowerContext& c) {
   if (c.has_attr("pool_strings")) c.refuse("no_lowering", "n-grams of strings");
-  Pool p{c.attr_ints("pool_int64s"),       c.attr_ints("ngram_counts"),
-         c.attr_ints("ngram_indexes"),     c.attr_int("min_gram_length"),
-         c.attr_int("max_gram_length"),    c.attr_int("max_skip_count"),
-         0,                                c.attr_floats("weights", {})};
+  Pool p{c.attr_ints("pool_int64s"),
+         c.attr_ints("ngram_counts"),
+         c.attr_ints("ngram_indexes"),
+         c.attr_int("min_gram_length"),
+         c.attr_int("max_gram_length"),
+         c.attr_int("max_skip_count"),
+         0,
+         c.attr_floats("weights", {})};
   if (p.shortest < 1 || p.longest < p.shortest || p.skips < 0 || p.places.empty()) {
     c.invalid("there are no n-grams of these lengths, skips and coordinates");
   }
@@ -26,8 +30,8 @@ Pool pool_of(LowerContext& c) {
   if (*low < 0 || *high >= kMaxConstant) c.invalid("a coordinate of ngram_indexes is out of reach");
   p.size = *high + 1;
   if (!p.weights.empty() && p.weights.size() != p.places.size()) {
-    c.invalid(std::to_string(p.weights.size()) + " weights for " +
-              std::to_string(p.places.size()) + " n-grams");
+    c.invalid(std::to_string(p.weights.size()) + " weights for " + std::to_string(p.places.size()) +
+              " n-grams");
   }
   p.starts.push_back(static_cast<int64_t>(p.items.size()));
   if (p.starts[0] < 0 || !std::is_sorted(p.starts.begin(), p.starts.end())) {
@@ -128,7 +132,8 @@ void lower_tf_idf(LowerContext& c) {
   for (const Grams& g : grams_of(c, pool)) {
     check_distinct(c, g);
     // The items of a 1-gram have no distance.
-    for (int64_t stride = 1; stride <= (g.n == 1 ? 0 : pool.skips) + 1; ++stride) {
+    const int64_t skips = g.n == 1 ? 0 : pool.skips;
+    for (int64_t stride = 1; stride - 1 <= skips; ++stride) {
       if (stride > x.dim(1) || x.dim(1) - stride * (g.n - 1) < 1) break;
       Var count = occurrences(c, x, g, stride);
       if (weighted && !binary) count = count * weights_of(c, g);

@@ -52,6 +52,37 @@ TEST_CASE("GridSample in one and three dims") {
              reals({4.5}, {1, 1, 1, 1, 1}));
 }
 
+TEST_CASE("GridSample of integers computes with floats and cuts off") {
+  const Tensor x = ints({1, 2, 3, 9}, {1, 1, 2, 2}).to(DType::kInt32);
+  const auto at = [&](double u, double v) {
+    return OneNode("GridSample", 22).input(x).input(place(u, v)).y();
+  };
+  CHECK_SAME(at(0, 0), ints({3}, {1, 1, 1, 1}).to(DType::kInt32));  // of 3.75
+  CHECK_SAME(at(0.5, 0.5), ints({9}, {1, 1, 1, 1}).to(DType::kInt32));
+}
+
+TEST_CASE("GridSample in four dims") {
+  const Tensor x = reals({1, 2, 3, 4, 5, 6, 7, 8}, {1, 1, 2, 1, 2, 2});
+  CHECK_SAME(OneNode("GridSample", 20).input(x).input(reals({0, 0, 0, 0}, {1, 1, 1, 1, 1, 4})).y(),
+             reals({4.5}, {1, 1, 1, 1, 1, 1}));
+}
+
+TEST_CASE("Col2Im adds blocks up, of integers too") {
+  const auto sum = [](Tensor x) {
+    return OneNode("Col2Im", 18).input(x).constant(ints({4})).constant(ints({2})).y();
+  };
+  const Tensor blocks = ints({1, 2, 3, 10, 20, 30}, {1, 2, 3}), y = ints({1, 12, 23, 30}, {1, 1, 4});
+  CHECK_SAME(sum(blocks.to(DType::kFloat64)), y.to(DType::kFloat64));
+  CHECK_SAME(sum(blocks.to(DType::kInt32)), y.to(DType::kInt32));
+  CHECK_SAME(sum(ints({0, 200, 0, 100, 0, 0}, {1, 2, 3}).to(DType::kUInt8)),
+             ints({0, 44, 0, 0}, {1, 1, 4}).to(DType::kUInt8));
+  CHECK(OneNode("Col2Im", 18)
+            .input(blocks)
+            .constant(ints({4}))
+            .constant(ints({2}))
+            .refusal() == "no_lowering");
+}
+
 TEST_CASE("GridSample refuses a grid of another rank and unknown modes") {
   CHECK(sample(reals({0, 0, 0}, {1, 1, 1, 3})).refusal() == "invalid");
   CHECK(sample(place(0, 0)).attr("mode", "area").refusal() == "invalid");

@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 
 #include "tests/frontend/lowering/one_node.h"
 
@@ -93,6 +94,12 @@ TEST_CASE("OneHot wraps negative indices and leaves others off") {
             .refusal() == "invalid");
 }
 
+TEST_CASE("OneHot of opset 9 leaves negative indices off") {
+  CHECK_SAME(
+      node("OneHot", 9).input(ints({1, -1})).constant(ints({2})).constant(reals({0, 1})).y(),
+      reals({0, 1, 0, 0}, {2, 2}));
+}
+
 TEST_CASE("TopK in all forms, ties to the lowest index") {
   const Tensor x = reals({3, 1, 3, 2});
   auto y = node("TopK", 9).attr("k", 2).input(x).outputs(2).run();
@@ -131,6 +138,23 @@ TEST_CASE("Unique sorts, or keeps the order of first occurrence") {
   CHECK_SAME(y[1], ints({0, 1, 3, 4}));
   CHECK_SAME(y[2], ints({0, 1, 1, 2, 3, 2}));
   CHECK_SAME(y[3], ints({1, 2, 2, 1}));
+}
+
+TEST_CASE("Unique puts NaN last, once") {
+  const double nan = std::nan("");
+  const auto y = node("Unique").constant(reals({nan, 1, nan, 0})).outputs(4).run();
+  CHECK_SAME(y[0], reals({0, 1, nan}));
+  CHECK_SAME(y[1], ints({3, 1, 0}));
+  CHECK_SAME(y[2], ints({2, 1, 2, 0}));
+  CHECK_SAME(y[3], ints({1, 1, 2}));
+}
+
+TEST_CASE("Unique of nothing and of empty rows") {
+  auto y = node("Unique").constant(reals({})).outputs(4).run();
+  for (const Tensor& t : y) CHECK(t.shape() == Shape{0});
+  y = node("Unique").attr("axis", 0).constant(Tensor(DType::kFloat64, {3, 0})).outputs(4).run();
+  CHECK(y[0].shape() == Shape{1, 0});
+  CHECK_SAME(y[2], ints({0, 0, 0}));
 }
 
 TEST_CASE("Unique along an axis") {

@@ -273,6 +273,8 @@ TEST_CASE("ReverseSequence reverses the first elements of each sequence") {
                  .y(),
              reals({1, 0, 2, 3}, {2, 2}));
   CHECK(node("ReverseSequence").input(x).input(ints({1})).refusal() == "invalid");
+  CHECK(node("ReverseSequence").input(x).constant(ints({1, 5})).refusal() == "invalid");
+  CHECK(node("ReverseSequence").input(x).constant(ints({1, -1})).refusal() == "invalid");
 }
 
 TEST_CASE("Concat refuses other dims that differ") {

@@ -52,10 +52,10 @@ TEST_CASE("DFT of a real signal, whole and one-sided") {
   CHECK_SAME(dft(17).input(kReal).y(), reals({7, 0, -1, 4, -1, 0, -1, -4}, {1, 4, 2}));
   CHECK_SAME(dft().input(kReal).y(), reals({7, 0, -1, 4, -1, 0, -1, -4}, {1, 4, 2}));
   CHECK_SAME(dft().attr("onesided", 1).input(kReal).y(), reals({7, 0, -1, 4, -1, 0}, {1, 3, 2}));
-  CHECK_SAME(dft().attr("onesided", 1).input(kReal).constant(index(5)).y(),
-             reals({7, 0, -3.854101966249684, 1.175570504584946, 2.854101966249684,
-                    -1.902113032590307},
-                   {1, 3, 2}));
+  CHECK_SAME(
+      dft().attr("onesided", 1).input(kReal).constant(index(5)).y(),
+      reals({7, 0, -3.854101966249684, 1.175570504584946, 2.854101966249684, -1.902113032590307},
+            {1, 3, 2}));
 }
 
 TEST_CASE("the inverse DFT, whole and to a real signal") {
@@ -65,10 +65,9 @@ TEST_CASE("the inverse DFT, whole and to a real signal") {
   CHECK_SAME(real().y(), reals({1.5, 0.127991532071854, 2.193375672974064, 0.166666666666667,
                                 -0.693375672974064, 0.705341801261479},
                                {1, 6, 1}));
-  CHECK_SAME(real().constant(index(5)).y(),
-             reals({1.4, 0.817306309160145, 2.149692622513173, -1.073299420263152,
-                    0.706300488589834},
-                   {1, 5, 1}));
+  CHECK_SAME(real().constant(index(5)).y(), reals({1.4, 0.817306309160145, 2.149692622513173,
+                                                   -1.073299420263152, 0.706300488589834},
+                                                  {1, 5, 1}));
 }
 
 TEST_CASE("DFT along any axis, by attribute and by input") {
@@ -148,8 +147,7 @@ TEST_CASE("STFT windows each frame") {
   const Tensor y = reals({10, 0, -2, -2, -2, 0, 19, 0, -2, -5, -3, 0}, {1, 2, 3, 2});
   CHECK_SAME(stft().input(kSignal).constant(index(2)).input(kWindow).y(), y);
   CHECK_SAME(stft().input(kSignal.reshape({1, 7})).constant(index(2)).constant(kWindow).y(), y);
-  CHECK_SAME(
-      stft().input(kSignal).constant(index(2)).constant(kWindow).constant(ints({4})).y(), y);
+  CHECK_SAME(stft().input(kSignal).constant(index(2)).constant(kWindow).constant(ints({4})).y(), y);
   CHECK_SAME(stft().attr("onesided", 0).input(kSignal).constant(index(2)).constant(kWindow).y(),
              reals({10, 0, -2, -2, -2, 0, -2, 2, 19, 0, -2, -5, -3, 0, -2, 5}, {1, 2, 4, 2}));
 }
@@ -226,10 +224,9 @@ OneNode mel(int64_t bands, int64_t length, int64_t rate, double low, double high
 
 TEST_CASE("MelWeightMatrix") {
   // Values of onnx.reference.
-  CHECK_SAME(mel(3, 16, 8000, 100, 4000).y(),
-             reals({1, 0, 0, 0, 1, 0, 0, 0.5, 0.5, 0, 0, 1, 0, 0, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                    0, 0},
-                   {9, 3}));
+  CHECK_SAME(mel(3, 16, 8000, 100, 4000).y(), reals({1,   0, 0, 0, 1, 0, 0, 0.5, 0.5, 0, 0, 1, 0, 0,
+                                                     0.5, 0, 0, 0, 0, 0, 0, 0,   0,   0, 0, 0, 0},
+                                                    {9, 3}));
   CHECK_SAME(mel(1, 16, 8000, 100, 4000).attr("output_datatype", 6).y(),
              ints({0, 1, 0, 0, 0, 0, 0, 0, 0}, {9, 1}).to(DType::kInt32));
   CHECK(mel(0, 16, 8000, 100, 4000).y().shape() == Shape{9, 0});
@@ -240,9 +237,7 @@ TEST_CASE("MelWeightMatrix") {
   CHECK(mel(1 << 30, 1 << 30, 8000, 100, 4000).refusal() == "memory");
 }
 
-OneNode bit_cast(const Tensor& x, int to) {
-  return OneNode("BitCast", 26).attr("to", to).input(x);
-}
+OneNode bit_cast(const Tensor& x, int to) { return OneNode("BitCast", 26).attr("to", to).input(x); }
 constexpr int kFloat = 1, kUint8 = 2, kInt16 = 5, kInt32 = 6, kInt64 = 7, kString = 8, kBool = 9,
               kHalf = 10, kDouble = 11, kUint32 = 12, kUint64 = 13, kBfloat = 16;
 
@@ -278,9 +273,9 @@ TEST_CASE("BitCast of floats takes the stored type from the other side's width")
 
 TEST_CASE("BitCast to half precision") {
   const Tensor bits = ints({0x3c00, 0xc000, 0x0001, 0x7c00, 0x7e00}).to(DType::kUInt16);
-  CHECK_SAME(bit_cast(bits, kHalf).y(),
-             reals({1, -2, std::ldexp(1.0, -24), std::numeric_limits<double>::infinity(),
-                    std::nan("")}));
+  CHECK_SAME(
+      bit_cast(bits, kHalf).y(),
+      reals({1, -2, std::ldexp(1.0, -24), std::numeric_limits<double>::infinity(), std::nan("")}));
   CHECK_SAME(bit_cast(bits.to(DType::kInt16), kHalf).y(), bit_cast(bits, kHalf).y());
   CHECK_SAME(bit_cast(ints({0x3f80, 0xc040}).to(DType::kUInt16), kBfloat).y(), reals({1, -3}));
 }
@@ -302,8 +297,7 @@ OneNode tf_idf(const char* mode, int skips, int shortest = 1, int longest = 2) {
       .attr("pool_int64s", std::vector<int64_t>{2, 3, 5, 4, 5, 6, 7, 8, 6, 7});
 }
 const std::vector<double> kWeights = {1, 2, 3, 4, 5, 6, 7};
-const Tensor kTokens =
-    ints({1, 1, 3, 3, 3, 7, 8, 6, 7, 5, 6, 8}, {2, 6}).to(DType::kInt32);
+const Tensor kTokens = ints({1, 1, 3, 3, 3, 7, 8, 6, 7, 5, 6, 8}, {2, 6}).to(DType::kInt32);
 const Tensor kSecond = ints({8, 6, 7, 5, 6, 8});
 
 // Values of ONNX Runtime.
@@ -345,6 +339,11 @@ TEST_CASE("TfIdfVectorizer of nothing") {
   CHECK_SAME(tf_idf("TF", 1).input(ints({})).y(), Tensor(DType::kFloat64, {7}));
   CHECK_SAME(tf_idf("TF", 1).input(ints({}, {2, 0})).y(), Tensor(DType::kFloat64, {2, 7}));
   CHECK_SAME(tf_idf("TF", 9).input(ints({2})).y(), reals({0, 0, 0, 0, 0, 0, 1}));
+  CHECK_SAME(tf_idf("TF", 0)
+                 .attr("max_skip_count", AttrValue(std::numeric_limits<int64_t>::max()))
+                 .input(kSecond)
+                 .y(),
+             reals({0, 1, 0, 1, 1, 1, 0}));
 }
 
 TEST_CASE("TfIdfVectorizer refuses strings and malformed pools") {
