@@ -408,6 +408,28 @@ TEST_CASE("infer: gradient of AveragePool") {
   refused(Op::kAveragePoolGrad, {f32({1, 2, 3})}, p, "spatial dims");
 }
 
+TEST_CASE("infer: RoiPool") {
+  const TensorType x = f32({2, 3, 5, 5}), rois = f32({4, 4}), images = i64({4});
+  const RoiAttrs p{RoiMode::kMax, 2, 3, 0, 1, false};
+  CHECK(inferred(Op::kRoiPool, {x, rois, images}, p) == "float32[4,3,2,3]");
+  CHECK(inferred(Op::kRoiPoolGrad, {f32({4, 3, 2, 3}), x, rois, images}, p) == "float32[2,3,5,5]");
+  refused(Op::kRoiPoolGrad, {f32({4, 3, 2, 2}), x, rois, images}, p, "operand 0");
+  refused(Op::kRoiPool, {x, f32({4, 5}), images}, p, "[R,4]");
+  refused(Op::kRoiPool, {x, f64({4, 4}), images}, p, "given as");
+  refused(Op::kRoiPool, {x, rois, i64({3})}, p, "images");
+  refused(Op::kRoiPool, {f32({2, 3, 0, 5}), rois, images}, p, "nothing to cut");
+  refused(Op::kRoiPool, {x, rois, images}, RoiAttrs{RoiMode::kMax, -1, 3, 0, 1, false}, "bins");
+  refused(Op::kRoiPool, {x, rois, images}, RoiAttrs{RoiMode::kMax, 1, 1, 9999, 1, false}, "ratio");
+  refused(Op::kRoiPool, {x, rois, images}, RoiAttrs{RoiMode::kMax, 1, 1, 0, NAN, false}, "finite");
+}
+
+TEST_CASE("infer: RoundTo") {
+  CHECK(inferred(Op::kRoundTo, {f64({2})}, RoundToAttrs{3, -6, 448}) == "float64[2]");
+  refused(Op::kRoundTo, {i64({2})}, RoundToAttrs{3, -6, 448}, "float");
+  refused(Op::kRoundTo, {f32({2})}, RoundToAttrs{60, -6, 448}, "60 bits");
+  refused(Op::kRoundTo, {f32({2})}, RoundToAttrs{3, -6, 0}, "largest value");
+}
+
 TEST_CASE("infer: Interpolate") {
   const InterpolateAttrs p{1, 3, 2, 2, {0, 1, 2, 2}, {0.5, 0.5, 1, 0}};
   CHECK(inferred(Op::kInterpolate, {f32({4, 3})}, p) == "float32[4,2]");
