@@ -50,6 +50,10 @@ std::string read_type(const onnx::ValueInfoProto& info, Port* port) {
   }
   if (!dtype_from_onnx(type.elem_type(), &port->dtype)) {
     port->dtype = widened(type.elem_type());
+    if (is_narrow(type.elem_type())) {
+      port->narrow = type.elem_type();
+      return "";
+    }
     return type.elem_type() == 0 ? "has no element type"
                                  : "has element type " + onnx_type_name(type.elem_type());
   }

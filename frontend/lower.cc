@@ -40,6 +40,26 @@ std::vector<std::span<const LoweringRow>> lowering_lists() {
           legacy_lowerings()};
 }
 
+bool flows_through(GradInputs inputs, size_t i) {
+  switch (inputs) {
+    case GradInputs::kAll:
+      return true;
+    case GradInputs::kNone:
+      return false;
+    case GradInputs::kFirst:
+      return i == 0;
+    case GradInputs::kFirstTwo:
+      return i < 2;
+    case GradInputs::kFirstThree:
+      return i < 3;
+    case GradInputs::kSecond:
+      return i == 1;
+    case GradInputs::kAllButFirst:
+      return i > 0;
+  }
+  return false;
+}
+
 const LoweringRow* find_lowering(std::string_view domain, std::string_view op, int64_t opset) {
   const LoweringRow* best = nullptr;
   if (const Rows* rows = rows_of(domain, op)) {

@@ -166,6 +166,9 @@ enum class GradInputs : uint8_t {
   kAllButFirst
 };
 
+/// Whether gradients flow through input i.
+bool flows_through(GradInputs inputs, size_t i);
+
 struct LoweringRow {
   std::string_view domain;  // "" for ai.onnx
   std::string_view op;

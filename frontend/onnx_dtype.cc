@@ -48,6 +48,20 @@ int64_t onnx_from_dtype(DType type) {
   return 0;
 }
 
+bool is_narrow(int64_t type) {
+  switch (type) {
+    case kOnnxFloat8E4M3FN:
+    case kOnnxFloat8E4M3FNUZ:
+    case kOnnxFloat8E5M2:
+    case kOnnxFloat8E5M2FNUZ:
+    case kOnnxFloat8E8M0:
+    case kOnnxFloat4E2M1:
+      return true;
+    default:
+      return is_narrow_integer(type);
+  }
+}
+
 bool is_narrow_integer(int64_t type) {
   return type == kOnnxInt4 || type == kOnnxUint4 || type == kOnnxInt2 || type == kOnnxUint2;
 }

@@ -43,6 +43,8 @@ enum OnnxType : int64_t {
 /// …).
 bool dtype_from_onnx(int64_t type, DType* out);
 int64_t onnx_from_dtype(DType type);
+/// Floats of 8 and 4 bits, integers of 4 and 2.
+bool is_narrow(int64_t type);
 /// int4, uint4, int2, uint2.
 bool is_narrow_integer(int64_t type);
 /// The type that holds the values of one that is none of DType's.

@@ -35,6 +35,9 @@ struct Port {
   DType dtype = DType::kFloat32;  // as in the file; of a sequence: that of its entries, as the dims
   bool has_shape = false;
   std::vector<Dim> dims;
+  /// ONNX's number of the element type when dtype is only the one that holds its values (float32 for
+  /// float8 and float4, int8 or uint8 for 4 and 2 bits); else 0.
+  int64_t narrow = 0;
 };
 /// "[n,4]"
 std::string to_string(const Port& port);

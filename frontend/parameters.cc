@@ -73,32 +73,9 @@ class Reach {
       if (to != nullptr && dtype_from_onnx(to->proto->i(), &dtype) && !is_float(dtype)) return;
       if (to != nullptr && is_narrow_integer(to->proto->i())) return;
     }
-    const GradInputs which = n.row != nullptr ? n.row->differentiable : GradInputs::kAll;
-    size_t begin = 0, end = n.inputs.size();
-    switch (which) {
-      case GradInputs::kAll:
-        break;
-      case GradInputs::kNone:
-        end = 0;
-        break;
-      case GradInputs::kFirst:
-        end = std::min<size_t>(end, 1);
-        break;
-      case GradInputs::kFirstTwo:
-        end = std::min<size_t>(end, 2);
-        break;
-      case GradInputs::kFirstThree:
-        end = std::min<size_t>(end, 3);
-        break;
-      case GradInputs::kSecond:
-        begin = 1;
-        end = std::min<size_t>(end, 2);
-        break;
-      case GradInputs::kAllButFirst:
-        begin = 1;
-        break;
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      if (n.row == nullptr || flows_through(n.row->differentiable, i)) mark(n.inputs[i]);
     }
-    for (size_t i = begin; i < end; ++i) mark(n.inputs[i]);
   }
 
   /// Subgraphs that an operator calls on its way to any output.

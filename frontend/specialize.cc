@@ -85,6 +85,7 @@ void Specializer::bind(const std::map<std::string, InputBinding>& inputs) {
       continue;
     }
     set(value, bind_port(port, inputs));
+    if (port.narrow != 0) narrow[value] = port.narrow;
   }
 }
 

@@ -59,6 +59,11 @@ HWY_INLINE double block_sum(int64_t count, const F& f) {
   return total;
 }
 
+/// The chain rule's product: 0 where nothing flows in, whatever the factor is.
+HWY_INLINE VF chain(DF d, VF dy, VF factor) {
+  return hn::IfThenElse(hn::Eq(dy, hn::Zero(d)), dy, hn::Mul(dy, factor));
+}
+
 double sum(const float* x, int64_t n) {
   const DF d;
   return block_sum(n, [=](auto r, size_t i) HWY_ATTR { return r(d, x + i); });
@@ -66,7 +71,8 @@ double sum(const float* x, int64_t n) {
 
 double dot(const float* x, const float* y, int64_t n) {
   const DF d;
-  return block_sum(n, [=](auto r, size_t i) HWY_ATTR { return hn::Mul(r(d, x + i), r(d, y + i)); });
+  return block_sum(n, [=](auto r, size_t i)
+                          HWY_ATTR { return chain(d, r(d, x + i), r(d, y + i)); });
 }
 
 double square_deviation(const float* x, float mean, int64_t n) {
@@ -201,14 +207,14 @@ void softmax_grad(const float* dy, const float* y, float dot, float* out, int64_
   const DF d;
   const VF s = hn::Set(d, dot);
   each(n, [=](auto r, size_t i)
-              HWY_ATTR { r.store(d, hn::Mul(hn::Sub(r(d, dy + i), s), r(d, y + i)), out + i); });
+              HWY_ATTR { r.store(d, chain(d, hn::Sub(r(d, dy + i), s), r(d, y + i)), out + i); });
 }
 
 void log_softmax_grad(const float* dy, const float* y, float sum, float* out, int64_t n) {
   const DF d;
   const VF s = hn::Set(d, sum);
   each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::NegMulAdd(vexp(d, r(d, y + i)), s, r(d, dy + i)), out + i);
+    r.store(d, hn::Sub(r(d, dy + i), chain(d, s, vexp(d, r(d, y + i)))), out + i);
   });
 }
 
@@ -325,7 +331,7 @@ void column_dot(const float* x, const float* y, int64_t rows, int64_t stride, fl
                 int64_t n) {
   const DF d;
   column_reduce(rows, out, n, [=](auto r, int64_t row, size_t j) HWY_ATTR {
-    return hn::Mul(r(d, x + row * stride + j), r(d, y + row * stride + j));
+    return chain(d, r(d, x + row * stride + j), r(d, y + row * stride + j));
   });
 }
 
@@ -420,7 +426,7 @@ void exp_scaled_rows(const float* x, const float* shift, const float* a, float* 
 void softmax_grad_rows(const float* dy, const float* y, const float* dot, float* out, int64_t n) {
   const DF d;
   each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::Mul(hn::Sub(r(d, dy + i), r(d, dot + i)), r(d, y + i)), out + i);
+    r.store(d, chain(d, hn::Sub(r(d, dy + i), r(d, dot + i)), r(d, y + i)), out + i);
   });
 }
 
@@ -428,7 +434,7 @@ void log_softmax_grad_rows(const float* dy, const float* y, const float* sum, fl
                            int64_t n) {
   const DF d;
   each(n, [=](auto r, size_t i) HWY_ATTR {
-    r.store(d, hn::NegMulAdd(vexp(d, r(d, y + i)), r(d, sum + i), r(d, dy + i)), out + i);
+    r.store(d, hn::Sub(r(d, dy + i), chain(d, r(d, sum + i), vexp(d, r(d, y + i)))), out + i);
   });
 }
 

@@ -36,6 +36,9 @@ void softmax(const AxisView& view, const KernelArgs& args) {
 }
 
 // dx = y (dy - sum of dy y)
+/// The chain rule's product: 0 where nothing flows in, whatever the factor is.
+double chain(double dy, double factor) { return dy == 0 ? 0 : dy * factor; }
+
 template <typename T>
 void softmax_grad(const AxisView& view, const KernelArgs& args) {
   for_each_line(view, [&](int64_t first) {
@@ -43,8 +46,8 @@ void softmax_grad(const AxisView& view, const KernelArgs& args) {
     T* dx = args.output<T>(0) + first;
     const int64_t end = view.size * view.inner;
     double sum = 0;
-    for (int64_t i = 0; i < end; i += view.inner) sum += static_cast<double>(dy[i]) * y[i];
-    for (int64_t i = 0; i < end; i += view.inner) dx[i] = static_cast<T>(y[i] * (dy[i] - sum));
+    for (int64_t i = 0; i < end; i += view.inner) sum += chain(static_cast<double>(dy[i]), y[i]);
+    for (int64_t i = 0; i < end; i += view.inner) dx[i] = static_cast<T>(chain(dy[i] - sum, y[i]));
   });
 }
 
@@ -58,7 +61,7 @@ void log_softmax_grad(const AxisView& view, const KernelArgs& args) {
     double sum = 0;
     for (int64_t i = 0; i < end; i += view.inner) sum += dy[i];
     for (int64_t i = 0; i < end; i += view.inner) {
-      dx[i] = static_cast<T>(dy[i] - std::exp(static_cast<double>(y[i])) * sum);
+      dx[i] = static_cast<T>(dy[i] - chain(sum, std::exp(static_cast<double>(y[i]))));
     }
   });
 }
