@@ -32,10 +32,10 @@ const Rows* rows_of(std::string_view domain, std::string_view op) {
 }  // namespace
 
 std::vector<std::span<const LoweringRow>> lowering_lists() {
-  return {elementwise_lowerings(), shape_lowerings(),        indexing_lowerings(),
-          reduction_lowerings(),   linear_lowerings(),       conv_lowerings(),
-          norm_lowerings(),        random_lowerings(),       recurrent_lowerings(),
-          attention_lowerings(),   control_flow_lowerings(), sequence_lowerings(),
+  return {elementwise_lowerings(), shape_lowerings(),          indexing_lowerings(),
+          reduction_lowerings(),   linear_lowerings(),         conv_lowerings(),
+          norm_lowerings(),        random_lowerings(),         recurrent_lowerings(),
+          attention_lowerings(),   control_flow_lowerings(),   sequence_lowerings(),
           contrib_lowerings(),     flex_attention_lowerings(), legacy_lowerings()};
 }
 
@@ -73,8 +73,7 @@ Sequence LowerContext::sequence(size_t i) const {
   invalid("input " + std::to_string(i) + " is no sequence");
 }
 
-std::vector<Var> LowerContext::tensor_subgraph(std::string_view attr,
-                                               std::span<const Var> inputs) {
+std::vector<Var> LowerContext::tensor_subgraph(std::string_view attr, std::span<const Var> inputs) {
   std::vector<Var> tensors;
   for (const NodeValue& v : subgraph(attr, std::vector<NodeValue>(inputs.begin(), inputs.end()))) {
     tensors.push_back(tensor_of(v));

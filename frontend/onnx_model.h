@@ -25,8 +25,8 @@ struct Dim {
 
 enum class PortKind : uint8_t { kTensor, kSequence, kOptional, kOptionalSequence };
 
-/// An input or output of the model. A sequence is bound, and put out, as its tensors under the names
-/// of entry_name(); how many there are is its length. An optional that holds nothing, and an
+/// An input or output of the model. A sequence is bound, and put out, as its tensors under the
+/// names of entry_name(); how many there are is its length. An optional that holds nothing, and an
 /// optional sequence without entries, are left out.
 struct Port {
   std::string name;
@@ -121,8 +121,9 @@ class OnnxModel {
   std::string text() const;
 
   /// Lowers the model to the IR for concrete input types. Obstacles go to `problems`, all that can
-  /// be found at once. Every tensor among the inputs of the model must be bound. Throws Error(kInput) when a binding
-  /// does not fit its declaration ("input x: expected [n,4], given [5,6]").
+  /// be found at once. Every tensor among the inputs of the model must be bound. Throws
+  /// Error(kInput) when a binding does not fit its declaration ("input x: expected [n,4], given
+  /// [5,6]").
   Specialized specialize(const std::map<std::string, InputBinding>& inputs,
                          const SpecializeOptions& options, const Evaluator& evaluator,
                          Diagnostics& problems) const;
