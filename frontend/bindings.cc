@@ -151,7 +151,7 @@ class BindingCheck {
   const ImportedModel& m_;
   const std::map<std::string, InputBinding>& inputs_;
   std::string faults_;
-  std::set<std::string> known_;                                      // names that belong to a port
+  std::set<std::string> known_;                                     // names that belong to a port
   std::map<std::string, std::pair<int64_t, std::string>> symbols_;  // size, input that fixed it
 };
 

@@ -46,7 +46,8 @@ class Listing {
 
  private:
   void port(const char* kind, const Port& p) {
-    static constexpr const char* kKinds[] = {"", "sequence of ", "optional ", "optional sequence of "};
+    static constexpr const char* kKinds[] = {"", "sequence of ", "optional ",
+                                             "optional sequence of "};
     out_ << kind << " " << p.name << ":" << kKinds[static_cast<size_t>(p.kind)]
          << dtype_name(p.dtype) << (p.has_shape ? to_string(p) : "") << "\n";
   }

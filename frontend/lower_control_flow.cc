@@ -72,7 +72,7 @@ void lower_loop(LowerContext& c) {
   std::vector<std::vector<Var>> stacked(scans);
   auto iterate = [&](int64_t i) {
     std::vector<NodeValue> inputs = {c.b.constant(Tensor::scalar<int64_t>(i)),
-                               c.b.constant(Tensor::scalar<bool>(true))};
+                                     c.b.constant(Tensor::scalar<bool>(true))};
     inputs.insert(inputs.end(), state.begin(), state.end());
     return c.subgraph("body", inputs);
   };

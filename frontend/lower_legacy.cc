@@ -7,8 +7,8 @@ namespace {
 
 using namespace lowering;
 
-// The second operand: of the first one's shape or, with broadcast = 1, a run of its dims that starts
-// at `axis` (without one: ends at the last), where a dim of 1 stretches.
+// The second operand: of the first one's shape or, with broadcast = 1, a run of its dims that
+// starts at `axis` (without one: ends at the last), where a dim of 1 stretches.
 Var second_operand(LowerContext& c) {
   const Var a = c.need(0);
   Var b = c.need(1);

@@ -77,8 +77,7 @@ void lower_split_to(LowerContext& c) {
     if (length / size > 100'000) c.refuse("memory", "the sequence has too many entries");
     for (int64_t at = 0; at < length; at += size) sizes.push_back(std::min(size, length - at));
   }
-  Sequence parts =
-      sizes.size() == 1 && sizes[0] == length ? Sequence{x} : split(x, axis, sizes);
+  Sequence parts = sizes.size() == 1 && sizes[0] == length ? Sequence{x} : split(x, axis, sizes);
   if (!given && c.attr_int("keepdims", 1) == 0) {
     for (Var& v : parts) v = squeeze(v, {axis});
   }

@@ -43,8 +43,9 @@ void add_names(const PortInfo& port, const std::vector<std::string>& fields,
   }
   for (const std::string& field : fields) {
     const size_t slash = field.find('/');
-    const std::string name =
-        slash == std::string::npos || field.starts_with(port.name) ? field : field.substr(slash + 1);
+    const std::string name = slash == std::string::npos || field.starts_with(port.name)
+                                 ? field
+                                 : field.substr(slash + 1);
     if (port.sequence ? name.starts_with(port.name + "[") : name == port.name) {
       names->push_back(name);
     }

@@ -30,6 +30,29 @@ std::map<std::string, int64_t> symbol_sizes(const std::vector<Port>& ports, int6
   return sizes;
 }
 
+// A sequence gets two entries.
+std::vector<std::string> names_of(const Port& port) {
+  if (port.kind == PortKind::kTensor || port.kind == PortKind::kOptional) return {port.name};
+  return {entry_name(port.name, 0), entry_name(port.name, 1)};
+}
+
+Tensor made_up(DType type, const Shape& shape, const Philox& random) {
+  const bool floats = is_float(type);
+  Tensor value(floats ? DType::kFloat64 : DType::kInt64, shape);
+  for (int64_t i = 0; i < value.size(); ++i) {
+    const uint32_t word = philox_word(random, static_cast<uint64_t>(i));
+    if (floats) {
+      // Four uniform bytes make a bell curve of variance 1: no tails, but no infinities either.
+      const double sum = (word & 255) + (word >> 8 & 255) + (word >> 16 & 255) + (word >> 24);
+      value.data<double>()[static_cast<size_t>(i)] = (sum - 510) / 147.8;
+    } else {
+      // Lone integers are sizes and lengths more often than ids.
+      value.data<int64_t>()[static_cast<size_t>(i)] = value.size() == 1 ? 1 : word & 1;
+    }
+  }
+  return value.dtype() == type ? value : value.to(type);
+}
+
 }  // namespace
 
 TensorMap synthetic_inputs(const Module& module, int64_t batch, uint64_t seed,
@@ -45,7 +68,6 @@ TensorMap synthetic_inputs(const Module& module, int64_t batch, uint64_t seed,
   TensorMap inputs;
   uint32_t stream = 0;
   for (const Port& port : ports) {
-    if (port.kind != PortKind::kTensor) continue;  // an empty sequence, an optional left out
     Shape shape;
     if (const auto given = shapes.find(port.name); given != shapes.end()) {
       shape = given->second;
@@ -62,22 +84,10 @@ TensorMap synthetic_inputs(const Module& module, int64_t batch, uint64_t seed,
                                              : sizes.emplace(dim.symbol, made_up).first->second);
       }
     }
-    const bool floats = is_float(port.dtype);
-    Tensor value(floats ? DType::kFloat64 : DType::kInt64, std::move(shape));
-    const Philox random{seed, 0, stream++};
-    for (int64_t i = 0; i < value.size(); ++i) {
-      const uint32_t word = philox_word(random, static_cast<uint64_t>(i));
-      if (floats) {
-        // Four uniform bytes make a bell curve of variance 1: no tails, but no infinities either.
-        const double sum = (word & 255) + (word >> 8 & 255) + (word >> 16 & 255) + (word >> 24);
-        value.data<double>()[static_cast<size_t>(i)] = (sum - 510) / 147.8;
-      } else {
-        // Lone integers are sizes and lengths more often than ids.
-        value.data<int64_t>()[static_cast<size_t>(i)] = value.size() == 1 ? 1 : word & 1;
-      }
+    for (const std::string& name : names_of(port)) {
+      const DType type = is_float(port.dtype) ? module.options().dtype : port.dtype;
+      inputs[name] = made_up(type, shape, Philox{seed, 0, stream++});
     }
-    const DType type = floats ? module.options().dtype : port.dtype;
-    inputs[port.name] = value.dtype() == type ? value : value.to(type);
   }
   return inputs;
 }

@@ -1,5 +1,5 @@
-// Holds trainrt against the cases of ONNX's backend tests. Every case passes, or the model tells why
-// it is out of scope and the list of those names it.
+// Holds trainrt against the cases of ONNX's backend tests. Every case passes, or the model tells
+// why it is out of scope and the list of those names it.
 //
 //   onnx_backend_test --data FOLDER --list FILE [--differences FILE]... [--only GLOB] [--jobs N]
 //                     [--verbose]
@@ -172,7 +172,7 @@ int run(const Arguments& args) {
       const std::string& name = cases[i].name;
       if (args.write && !r.fault.empty() && !r.scope.empty()) list[name] = r.scope;
       const auto listed = list.find(name);
-      const std::string verdict = 
+      const std::string verdict =
           judge(r, listed == list.end() ? "" : listed->second, different.contains(name));
       if (!verdict.empty()) std::printf("FAIL %s: %s\n", name.c_str(), verdict.c_str());
       if (args.verbose && verdict.empty()) {

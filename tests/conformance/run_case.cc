@@ -18,8 +18,8 @@ struct Way {
   Backend backend;
 };
 
-/// Whole networks take minutes in plain loops. An integer that was rounded from a float of the file's
-/// type may come out otherwise in float64.
+/// Whole networks take minutes in plain loops. An integer that was rounded from a float of the
+/// file's type may come out otherwise in float64.
 std::vector<Way> ways(const Case& c, const DataSet& data) {
   std::vector<Way> list = {{"default kernels", DType::kFloat32, Backend::kAuto}};
   if (!c.outputs_beside.empty()) return list;
@@ -112,8 +112,8 @@ std::string compare_integers(const Tensor& given, const Tensor& expected) {
   return "";
 }
 
-/// Draws of 0 and 1 are such; what Dropout kept is the input times the factor that the expected output
-/// shows.
+/// Draws of 0 and 1 are such; what Dropout kept is the input times the factor that the expected
+/// output shows.
 std::string compare_random(const Tensor& given, const Tensor& expected, const TensorMap& inputs) {
   const Tensor a = given.to(DType::kFloat64), b = expected.to(DType::kFloat64);
   const auto y = a.data<double>(), example = b.data<double>();
@@ -184,7 +184,9 @@ std::string compare(const Outputs& given, const TensorMap& expected, const Toler
 
 /// Closer than the cases ask for, save where the expected numbers are rounded.
 Tolerance tolerance(const Case& c) {
-  if (c.name == "node/test_gridsample_bicubic") return c.tolerance;
+  static const std::set<std::string> rounded = {
+      "node/test_averagepool_2d_ceil_last_window_starts_on_pad", "node/test_gridsample_bicubic"};
+  if (rounded.contains(c.name)) return c.tolerance;
   return {std::min(c.tolerance.relative, 1e-5), c.tolerance.absolute};
 }
 
@@ -205,9 +207,8 @@ std::string run_case(const Case& c, const onnx::ModelProto& model) {
     for (const DataSet& data : sets) {
       if (data.outputs.empty()) return "there are no expected outputs";
       for (const Way& way : ways(c, data)) {
-        const std::string fault =
-            compare(compute(c, data.inputs, way, random), data.outputs, tolerance(c),
-                    random ? &data.inputs : nullptr);
+        const std::string fault = compare(compute(c, data.inputs, way, random), data.outputs,
+                                          tolerance(c), random ? &data.inputs : nullptr);
         if (!fault.empty()) return std::string(way.name) + ": " + one_line(fault);
       }
       if (random || !c.outputs_beside.empty()) continue;

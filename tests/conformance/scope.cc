@@ -49,7 +49,6 @@ bool holds_strings(const onnx::ModelProto& model) {
   return found;
 }
 
-
 }  // namespace
 
 std::string out_of_scope(const onnx::ModelProto& model) {

@@ -21,9 +21,9 @@ std::vector<double> values(const Tensor& t) {
 const Tensor kA = doubles({1, 2}, {2}), kB = doubles({3, 4}, {2});
 
 TEST_CASE("the entries of a sequence are inputs and outputs of their own") {
-  const OnnxModel m = model_of(
-      graph_text("g (seq(float[2]) s, float[2] x) => (seq(float[2]) t, int64 n)"
-                 " { n = SequenceLength(s) t = SequenceInsert(s, x) }"));
+  const OnnxModel m =
+      model_of(graph_text("g (seq(float[2]) s, float[2] x) => (seq(float[2]) t, int64 n)"
+                          " { n = SequenceLength(s) t = SequenceInsert(s, x) }"));
   CHECK(m.inputs()[0].kind == PortKind::kSequence);
   CHECK(m.outputs()[0].kind == PortKind::kSequence);
   Tensors out = run(m, {{"s[0]", kA}, {"s[1]", kB}, {"x", kA}});
@@ -49,18 +49,18 @@ TEST_CASE("a sequence has no gap, no name of its own and entries of its type") {
 }
 
 TEST_CASE("an optional input may be left out") {
-  const OnnxModel m = model_of(graph_text(
-      "g (optional(float[2]) o, float[2] x) => (float[2] y) { h = OptionalHasElement(o)"
-      " y = If (h) <then_branch = t () => (float[2] a) { a = OptionalGetElement(o) },"
-      " else_branch = e () => (float[2] b) { b = Neg(x) }> }",
-      18));
+  const OnnxModel m = model_of(
+      graph_text("g (optional(float[2]) o, float[2] x) => (float[2] y) { h = OptionalHasElement(o)"
+                 " y = If (h) <then_branch = t () => (float[2] a) { a = OptionalGetElement(o) },"
+                 " else_branch = e () => (float[2] b) { b = Neg(x) }> }",
+                 18));
   CHECK(values(run(m, {{"o", kB}, {"x", kA}}).at("y")) == std::vector<double>{3, 4});
   CHECK(values(run(m, {{"x", kA}}).at("y")) == std::vector<double>{-1, -2});
 }
 
 TEST_CASE("an optional sequence without entries is empty") {
-  const OnnxModel m = model_of(graph_text(
-      "g (optional(seq(float[2])) o) => (bool h) { h = OptionalHasElement(o) }", 18));
+  const OnnxModel m = model_of(
+      graph_text("g (optional(seq(float[2])) o) => (bool h) { h = OptionalHasElement(o) }", 18));
   CHECK(run(m, {}).at("h").item() == 0);
   CHECK(run(m, {{"o[0]", kA}}).at("h").item() == 1);
 }
@@ -69,8 +69,8 @@ TEST_CASE("an empty optional as output is left out, its element refused") {
   const OnnxModel m = model_of(graph_text(
       "g (float[2] x) => (optional(float[2]) o, float[2] y) { o = Optional() y = Neg(x) }", 18));
   CHECK(run(m, {{"x", kA}}).size() == 1);
-  const OnnxModel bad = model_of(graph_text(
-      "g () => (float[2] y) { o = Optional() y = OptionalGetElement(o) }", 18));
+  const OnnxModel bad =
+      model_of(graph_text("g () => (float[2] y) { o = Optional() y = OptionalGetElement(o) }", 18));
   CHECK_THAT(only_problem(bad, {}).reason, ContainsSubstring("empty"));
   const OnnxModel operand =
       model_of(graph_text("g () => (float[2] y) { o = Optional() y = Neg(o) }", 18));
@@ -80,7 +80,8 @@ TEST_CASE("an empty optional as output is left out, its element refused") {
 TEST_CASE("a loop carries a sequence, a branch gives one") {
   const OnnxModel m = model_of(graph_text(
       "g (float[2] x) => (seq(float[2]) t) <int64 n = {2}, bool yes = {1}> { s = SequenceEmpty()"
-      " u = Loop (n, , s) <body = b (int64 i, bool k, seq(float[2]) p) => (bool k2, seq(float[2]) q)"
+      " u = Loop (n, , s) <body = b (int64 i, bool k, seq(float[2]) p) => (bool k2, seq(float[2]) "
+      "q)"
       " { k2 = Identity(k) q = SequenceInsert(p, x) }>"
       " t = If (yes) <then_branch = a () => (seq(float[2]) v) { v = SequenceErase(u) },"
       " else_branch = e () => (seq(float[2]) w) { w = Identity(u) }> }"));
@@ -90,10 +91,10 @@ TEST_CASE("a loop carries a sequence, a branch gives one") {
 }
 
 TEST_CASE("a loop cannot stack sequences") {
-  const OnnxModel m = model_of(graph_text(
-      "g (float[2] x) => (float[2] t) <int64 n = {2}> {"
-      " t = Loop (n, ) <body = b (int64 i, bool k) => (bool k2, seq(float[2]) q)"
-      " { k2 = Identity(k) q = SequenceConstruct(x) }> }"));
+  const OnnxModel m = model_of(
+      graph_text("g (float[2] x) => (float[2] t) <int64 n = {2}> {"
+                 " t = Loop (n, ) <body = b (int64 i, bool k) => (bool k2, seq(float[2]) q)"
+                 " { k2 = Identity(k) q = SequenceConstruct(x) }> }"));
   CHECK_THAT(only_problem(m, {{"x", kA}}).reason, ContainsSubstring("no tensor"));
 }
 

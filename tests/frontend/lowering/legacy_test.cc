@@ -16,15 +16,13 @@ TEST_CASE("a second operand broadcasts from the last dim, or from an axis on") {
   CHECK_SAME(OneNode("Add", 6).input(kA).input(reals({10, 20, 30})).attr("broadcast", 1).y(),
              reals({11, 22, 33, 14, 25, 36}, {2, 3}));
   const Tensor rows = reals({10, 20});
-  CHECK_SAME(
-      OneNode("Mul", 6).input(kA).input(rows).attr("broadcast", 1).attr("axis", 0).y(),
-      reals({10, 20, 30, 80, 100, 120}, {2, 3}));
+  CHECK_SAME(OneNode("Mul", 6).input(kA).input(rows).attr("broadcast", 1).attr("axis", 0).y(),
+             reals({10, 20, 30, 80, 100, 120}, {2, 3}));
   CHECK_SAME(OneNode("Sub", 1).input(kA).input(real(1)).attr("broadcast", 1).y(),
              reals({0, 1, 2, 3, 4, 5}, {2, 3}));
   const Tensor column = reals({2, 4}, {2, 1});
-  CHECK_SAME(
-      OneNode("Div", 6).input(kA).input(column).attr("broadcast", 1).attr("axis", 0).y(),
-      reals({0.5, 1, 1.5, 1, 1.25, 1.5}, {2, 3}));
+  CHECK_SAME(OneNode("Div", 6).input(kA).input(column).attr("broadcast", 1).attr("axis", 0).y(),
+             reals({0.5, 1, 1.5, 1, 1.25, 1.5}, {2, 3}));
   CHECK_SAME(OneNode("Pow", 6).input(kA).input(real(2)).attr("broadcast", 1).y(),
              reals({1, 4, 9, 16, 25, 36}, {2, 3}));
   CHECK_SAME(OneNode("Less", 6).input(kA).input(reals({2, 2, 9})).attr("broadcast", 1).y(),
