@@ -220,8 +220,8 @@ BatchScan batch_scan(LowerContext& c) {
   if (static_cast<int64_t>(s.lengths.size()) != s.batch ||
       std::any_of(s.lengths.begin(), s.lengths.end(),
                   [&](int64_t n) { return n < 0 || n > s.steps; })) {
-    c.invalid("sequence_lens holds a length from 0 to " + std::to_string(s.steps) + " for each of " +
-              std::to_string(s.batch) + " sequences");
+    c.invalid("sequence_lens holds a length from 0 to " + std::to_string(s.steps) +
+              " for each of " + std::to_string(s.batch) + " sequences");
   }
   return s;
 }
@@ -245,7 +245,8 @@ Var padded(std::vector<Var> values, Var like, int64_t steps) {
 void lower_batch_scan(LowerContext& c) {
   const BatchScan s = batch_scan(c);
   int64_t total = 0;
-  for (int64_t n : s.lengths) total = std::min(total + std::min(n, kMaxIterations), kMaxIterations + 1);
+  for (int64_t n : s.lengths)
+    total = std::min(total + std::min(n, kMaxIterations), kMaxIterations + 1);
   if (total > kMaxIterations || s.batch > kMaxIterations) {
     c.refuse("dynamic", "the scan runs more than " + std::to_string(kMaxIterations) + " steps");
   }

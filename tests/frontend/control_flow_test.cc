@@ -186,22 +186,20 @@ TEST_CASE("scan without steps") {
 // Running sums of two sequences; the body sees no batch axis.
 std::string batch_scan(const std::string& lengths, const std::string& attributes = "",
                        const std::string& stored = "1, 1") {
-  return graph_text("g (int64[2] n, float[2,2] h, float[2,3,2] x) => (float[2,2] hn, float[2,3,2] s)"
-                    " <int64[2] stored = {" +
-                        stored +
-                        "}> { hn, s = Scan <num_scan_inputs: int = 1" +
-                        attributes +
-                        ", body = b (float[2] c, float[2] r) => (float[2] c2, float[2] o)"
-                        " { c2 = Add(c, r) o = Identity(c2) }> (" +
-                        lengths + ", h, x) }",
-                    8);
+  return graph_text(
+      "g (int64[2] n, float[2,2] h, float[2,3,2] x) => (float[2,2] hn, float[2,3,2] s)"
+      " <int64[2] stored = {" +
+          stored + "}> { hn, s = Scan <num_scan_inputs: int = 1" + attributes +
+          ", body = b (float[2] c, float[2] r) => (float[2] c2, float[2] o)"
+          " { c2 = Add(c, r) o = Identity(c2) }> (" +
+          lengths + ", h, x) }",
+      8);
 }
 
 // Values of ONNX Runtime.
 TEST_CASE("scan of opset 8 over the sequences of a batch") {
-  const Tensors given = {
-      {"h", doubles({100, 200, 300, 400}, {2, 2})},
-      {"x", doubles({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {2, 3, 2})}};
+  const Tensors given = {{"h", doubles({100, 200, 300, 400}, {2, 2})},
+                         {"x", doubles({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {2, 3, 2})}};
   const Tensors lens = {{"n", ints({2, 3}, {2})}};
   Tensors out = run(model_of(batch_scan("``")), given, lens);
   CHECK(values(out.at("hn")) == std::vector<double>{109, 212, 327, 430});

@@ -71,16 +71,14 @@ TEST_CASE("Col2Im adds blocks up, of integers too") {
   const auto sum = [](Tensor x) {
     return OneNode("Col2Im", 18).input(x).constant(ints({4})).constant(ints({2})).y();
   };
-  const Tensor blocks = ints({1, 2, 3, 10, 20, 30}, {1, 2, 3}), y = ints({1, 12, 23, 30}, {1, 1, 4});
+  const Tensor blocks = ints({1, 2, 3, 10, 20, 30}, {1, 2, 3}),
+               y = ints({1, 12, 23, 30}, {1, 1, 4});
   CHECK_SAME(sum(blocks.to(DType::kFloat64)), y.to(DType::kFloat64));
   CHECK_SAME(sum(blocks.to(DType::kInt32)), y.to(DType::kInt32));
   CHECK_SAME(sum(ints({0, 200, 0, 100, 0, 0}, {1, 2, 3}).to(DType::kUInt8)),
              ints({0, 44, 0, 0}, {1, 1, 4}).to(DType::kUInt8));
-  CHECK(OneNode("Col2Im", 18)
-            .input(blocks)
-            .constant(ints({4}))
-            .constant(ints({2}))
-            .refusal() == "no_lowering");
+  CHECK(OneNode("Col2Im", 18).input(blocks).constant(ints({4})).constant(ints({2})).refusal() ==
+        "no_lowering");
 }
 
 TEST_CASE("GridSample refuses a grid of another rank and unknown modes") {

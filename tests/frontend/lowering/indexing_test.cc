@@ -95,9 +95,8 @@ TEST_CASE("OneHot wraps negative indices and leaves others off") {
 }
 
 TEST_CASE("OneHot of opset 9 leaves negative indices off") {
-  CHECK_SAME(
-      node("OneHot", 9).input(ints({1, -1})).constant(ints({2})).constant(reals({0, 1})).y(),
-      reals({0, 1, 0, 0}, {2, 2}));
+  CHECK_SAME(node("OneHot", 9).input(ints({1, -1})).constant(ints({2})).constant(reals({0, 1})).y(),
+             reals({0, 1, 0, 0}, {2, 2}));
 }
 
 TEST_CASE("TopK in all forms, ties to the lowest index") {
