@@ -46,7 +46,7 @@ void lower_gather_nd(LowerContext& c) {
   c.set(c.b.add(Op::kGatherND, {c.need(0), c.need(1)}, GatherNDAttrs{c.attr_int("batch_dims", 0)}));
 }
 
-// on where the index, counted from the end when negative, equals the position, else off.
+// on where the index equals the position, else off. Negative ones count from the end (opset 11).
 void lower_one_hot(LowerContext& c) {
   const Var given = c.need(0), values = c.need(2);
   const double depth_value = c.number(1);
@@ -57,7 +57,9 @@ void lower_one_hot(LowerContext& c) {
   const int64_t depth = static_cast<int64_t>(depth_value);
   const int64_t axis = c.axis(c.attr_int("axis", -1), given.rank() + 1);
   Var index = unsqueeze(cast(given, DType::kInt64), {axis});
-  index = where(less(index, 0), index + static_cast<double>(depth), index);
+  if (c.opset >= 11) {
+    index = where(less(index, 0), index + static_cast<double>(depth), index);
+  }
   const Var hit = equal(index, along(iota(c, depth), axis, given.rank() + 1));
   const Var flat = reshape(values, {2});
   c.set(where(hit, squeeze(slice(flat, 0, 1, 1), {0}), squeeze(slice(flat, 0, 0, 1), {0})));
