@@ -1,5 +1,5 @@
-// com.microsoft: what ONNX Runtime's optimizer and exporters leave in a file. Families of their own:
-// lower_contrib_attention.cc, lower_contrib_linear.cc, lower_contrib_norm.cc.
+// com.microsoft: what ONNX Runtime's optimizer and exporters leave in a file. Families of their
+// own: lower_contrib_attention.cc, lower_contrib_linear.cc, lower_contrib_norm.cc.
 #include "frontend/lower_contrib.h"
 
 #include "frontend/lower_delegate.h"
@@ -134,8 +134,8 @@ Var eliminated_inverse(LowerContext& c, Var a) {
   return slice(m, -1, n, n);
 }
 
-// X (2 - A X) is X where X is the inverse of A; its differential, X being constant, is the inverse's:
-// -X dA X.
+// X (2 - A X) is X where X is the inverse of A; its differential, X being constant, is the
+// inverse's: -X dA X.
 void lower_inverse(LowerContext& c) {
   constexpr int64_t kLargest = 128;
   const Var a = c.need(0);
@@ -183,7 +183,8 @@ void lower_unfold(LowerContext& c) {
               to_string(x.shape()));
   }
   const int64_t count = (x.dim(axis) - size) / step + 1;
-  const Var first = along(iota(c, count), 0, 2) * c.b.fill(DType::kInt64, static_cast<double>(step));
+  const Var first =
+      along(iota(c, count), 0, 2) * c.b.fill(DType::kInt64, static_cast<double>(step));
   const Var y = gather(x, first + iota(c, size), axis);
   std::vector<int64_t> perm = identity_perm(y.rank());
   perm.erase(perm.begin() + axis + 1);
@@ -272,9 +273,8 @@ constexpr LoweringRow kRows[] = {
 
 std::span<const LoweringRow> contrib_lowerings() {
   using namespace lowering;
-  static const std::vector<LoweringRow> rows =
-      joined({kRows, contrib_attention_lowerings(), contrib_linear_lowerings(),
-              contrib_norm_lowerings()});
+  static const std::vector<LoweringRow> rows = joined(
+      {kRows, contrib_attention_lowerings(), contrib_linear_lowerings(), contrib_norm_lowerings()});
   return rows;
 }
 

@@ -29,8 +29,9 @@ Var bias_of_keys(LowerContext& c, Var mask, int64_t batch, int64_t keys) {
   return mask_bias(open, c.working, c.attr_float("mask_filter_value", -10000.0f));
 }
 
-Var causal_bias(LowerContext& c, int64_t queries, int64_t keys) {
-  const Var offset = c.b.fill(DType::kInt64, static_cast<double>(keys - queries));
+// Query i sees the past and keys up to its own.
+Var causal_bias(LowerContext& c, int64_t queries, int64_t keys, int64_t past) {
+  const Var offset = c.b.fill(DType::kInt64, static_cast<double>(past));
   return mask_bias(visible_keys(c, Window{true, -1, -1}, queries, keys, offset), c.working, -kInf);
 }
 
@@ -40,13 +41,17 @@ void read_scale(LowerContext& c, Attention& a) {
 }
 
 // Adds masks and the given bias to `a` and attends.
-AttentionResult attend_masked(LowerContext& c, Attention a, Var mask, Var bias) {
+AttentionResult attend_masked(LowerContext& c, Attention a, Var mask, Var bias, int64_t past) {
   read_scale(c, a);
   const int64_t queries = a.q.dim(2), keys = a.k.dim(2);
   if (mask) a.bias = bias_of_keys(c, mask, a.q.dim(0), keys);
   a.bias = add_bias(a.bias, bias);
   if (c.attr_int("unidirectional", 0) != 0) {
-    a.bias = add_bias(a.bias, causal_bias(c, queries, keys));
+    if (past + queries < keys) {
+      c.refuse("no_lowering", "unidirectional attention to " + std::to_string(keys) + " keys by " +
+                                  std::to_string(queries) + " queries");
+    }
+    a.bias = add_bias(a.bias, causal_bias(c, queries, keys, past));
   }
   return attend(a);
 }
@@ -79,12 +84,14 @@ void lower_attention(LowerContext& c) {
               {},
               0,
               {}};
+  int64_t past_length = 0;
   if (const Var past = c.in(4)) {
     if (past.rank() != 5 || past.dim(0) != 2) c.invalid("past is [2, batch, heads, length, size]");
+    past_length = past.dim(3);
     a.k = joined_in_time(unpacked(past, 0, 0), a.k);
     a.v = joined_in_time(unpacked(past, 0, 1), a.v);
   }
-  c.set(0, merge_heads(attend_masked(c, a, c.in(3), c.in(5)).y));
+  c.set(0, merge_heads(attend_masked(c, a, c.in(3), c.in(5), past_length).y));
   if (c.wants(1)) {
     const Var present[] = {unsqueeze(a.k, {0}), unsqueeze(a.v, {0})};
     c.set(1, concat(present, 0));
@@ -123,6 +130,8 @@ void lower_multi_head_attention(LowerContext& c) {
     a.v = v.rank() == 4 ? v : split_heads(c, v, heads);
   }
   if (c.has(6) != c.has(7)) c.invalid("past_key and past_value come together");
+  if (a.k.rank() != 4) c.invalid("keys of shape " + to_string(a.k.shape()));
+  const int64_t now = a.k.dim(2);
   if (c.has(6)) {
     a.k = joined_in_time(c.in(6), a.k);
     a.v = joined_in_time(c.in(7), a.v);
@@ -130,7 +139,8 @@ void lower_multi_head_attention(LowerContext& c) {
   if (c.has(8) || c.has(9)) {
     c.refuse("no_lowering", "MultiHeadAttention with a shared buffer or cache_indirection");
   }
-  const AttentionResult r = attend_masked(c, a, c.in(4), c.in(5));
+  const int64_t past = c.has(6) ? a.k.dim(2) - now : 0;
+  const AttentionResult r = attend_masked(c, a, c.in(4), c.in(5), past);
   c.set(0, merge_heads(r.y));
   if (c.wants(1)) c.set(1, a.k);
   if (c.wants(2)) c.set(2, a.v);
@@ -179,15 +189,18 @@ void lower_group_query_attention(LowerContext& c) {
     k = parts[1];
     v = parts[2];
   }
-  Attention a{split_heads(c, q, heads),        split_heads(c, k, groups), split_heads(c, v, groups),
-              {}, c.attr_float("softcap", 0), {}};
+  Attention a{split_heads(c, q, heads),   split_heads(c, k, groups),
+              split_heads(c, v, groups),  {},
+              c.attr_float("softcap", 0), {}};
   read_scale(c, a);
   a.q = prepared(c, a.q, 14, "q_norm_epsilon");
   a.k = prepared(c, a.k, 15, "k_norm_epsilon");
   const int64_t length = a.q.dim(2), window = c.attr_int("local_window_size", -1);
+  Var open;
   if (c.attr_int("causal", 1) != 0) {
-    const Window open{true, window > 0 ? window - 1 : -1, -1};
-    a.bias = mask_bias(visible_keys(c, open, length, a.k.dim(2), {}), c.working, -kInf);
+    const Window sight{true, window > 0 ? window - 1 : -1, -1};
+    open = visible_keys(c, sight, length, a.k.dim(2), {});
+    a.bias = mask_bias(open, c.working, -kInf);
   } else if (window > 0) {
     c.invalid("local_window_size needs causal = 1");
   }
@@ -203,7 +216,13 @@ void lower_group_query_attention(LowerContext& c) {
   if (c.wants(2)) c.set(2, a.v);
   const int64_t stage = c.attr_int("qk_output", 0);
   if (c.wants(3) && stage != 1 && stage != 2) c.invalid("output_qk needs qk_output 1 or 2");
-  if (c.wants(3)) c.set(3, stage == 1 ? r.biased : r.probabilities);
+  if (!c.wants(3)) return;
+  if (stage == 2) {
+    c.set(3, r.probabilities);
+  } else {
+    const Var scores = add_bias(r.capped, c.in(10));
+    c.set(3, open ? where(open, scores, 0.0) : scores);
+  }
 }
 
 // Position ids are [B,S], or one number: the first position.

@@ -181,8 +181,8 @@ void lower_matmul_nbits(LowerContext& c) {
   const Var x = c.need(0), packed = c.need(1);
   if (packed.dtype() != DType::kUInt8 || packed.type().size() != n * blocks * (block * bits / 8) ||
       c.need(2).type().size() != n * blocks) {
-    c.invalid("weights " + to_string(packed.shape()) + " and scales " +
-              to_string(c.in(2).shape()) + " do not fit N, K and block_size");
+    c.invalid("weights " + to_string(packed.shape()) + " and scales " + to_string(c.in(2).shape()) +
+              " do not fit N, K and block_size");
   }
   const Shape per_block = {n, blocks, 1};
   Var zero = c.b.fill(c.working, static_cast<double>(int64_t{1} << (bits - 1)));
@@ -206,16 +206,28 @@ void lower_matmul_nbits(LowerContext& c) {
 // x W^T, or x W. W [N,K], flattened, has a scale for each block; two numbers a byte, the first in
 // the high bits, which look up a table.
 void lower_matmul_bnb4(LowerContext& c) {
-  static constexpr std::array<double, 8> kFp4 = {0,       0.005208333333, 2.0 / 3, 1,
-                                                 1.0 / 3, 0.5,            1.0 / 6, 0.25};
-  static constexpr std::array<double, 16> kNf4 = {
-      -1.0,                 -0.6961928009986877,  -0.5250730514526367, -0.39491748809814453,
-      -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0,
-      0.07958029955625534,  0.16093020141124725,  0.24611230194568634, 0.33791524171829224,
-      0.44070982933044434,  0.5626170039176941,   0.7229568362236023,  1.0};
+  static constexpr std::array<double, 8> kFp4 = {0,   0.005208333333, 2.0 / 3, 1, 1.0 / 3,
+                                                 0.5, 1.0 / 6,        0.25};
+  static constexpr std::array<double, 16> kNf4 = {-1.0,
+                                                  -0.6961928009986877,
+                                                  -0.5250730514526367,
+                                                  -0.39491748809814453,
+                                                  -0.28444138169288635,
+                                                  -0.18477343022823334,
+                                                  -0.09105003625154495,
+                                                  0.0,
+                                                  0.07958029955625534,
+                                                  0.16093020141124725,
+                                                  0.24611230194568634,
+                                                  0.33791524171829224,
+                                                  0.44070982933044434,
+                                                  0.5626170039176941,
+                                                  0.7229568362236023,
+                                                  1.0};
   const int64_t n = positive(c, "N", c.attr_int("N")), k = positive(c, "K", c.attr_int("K"));
   const int64_t block = positive(c, "block_size", c.attr_int("block_size"));
-  const int64_t kind = c.attr_int("quant_type"), count = n * k, blocks = (count + block - 1) / block;
+  const int64_t kind = c.attr_int("quant_type"), count = n * k,
+                blocks = (count + block - 1) / block;
   if (kind != 0 && kind != 1) c.invalid("quant_type is 0 or 1");
   const Var packed = c.need(1), scales = c.need(2);
   if (packed.dtype() != DType::kUInt8 || packed.type().size() != (count + 1) / 2 ||

@@ -61,8 +61,8 @@ Var group_norm(LowerContext& c, Var x, Var scale, Var bias, bool channels_last) 
               " channels");
   }
   if (activation != 0 && activation != 1) c.invalid("activation is 0 or 1");
-  const int64_t size = channels / groups, cells = x.type().size() / std::max<int64_t>(
-                                                      x.dim(0) * channels, 1);
+  const int64_t size = channels / groups,
+                cells = x.type().size() / std::max<int64_t>(x.dim(0) * channels, 1);
   const double epsilon = c.attr_float("epsilon", 1e-5);
   Var y;
   if (channels_last) {

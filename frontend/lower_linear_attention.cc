@@ -14,8 +14,8 @@ struct Sizes {
   int64_t batch, tokens, heads, group, key, value, chunk, chunks;
 };
 
-// The recurrence is  S_t = a_t S_{t-1} + k_t u_t^T,  y_t = scale S_t^T q_t,  with a_t = exp(g_t) and
-// u_t = v_t, or u_t = beta_t (v_t - (a_t S_{t-1})^T k_t) in the delta rules. Within a chunk,
+// The recurrence is  S_t = a_t S_{t-1} + k_t u_t^T,  y_t = scale S_t^T q_t,  with a_t = exp(g_t)
+// and u_t = v_t, or u_t = beta_t (v_t - (a_t S_{t-1})^T k_t) in the delta rules. Within a chunk,
 //   S_t = E_t S + sum_{s <= t} E_ts k_s u_s^T,   E_ts = exp(g_{s+1} + … + g_t),
 // where S is the state before the chunk and E_t the decay since then. Only S goes from chunk to
 // chunk; all the rest is computed for all chunks at once.
@@ -140,8 +140,7 @@ Sizes read_sizes(LowerContext& c) {
     c.invalid("queries " + to_string(q.shape()) + ", keys " + to_string(k.shape()) +
               " and values " + to_string(v.shape()) + " do not fit together");
   }
-  return {q.dim(0),          q.dim(1),          heads, query_heads / heads, k.dim(2) / heads,
-          v.dim(2) / heads,  1,                 0};
+  return {q.dim(0), q.dim(1), heads, query_heads / heads, k.dim(2) / heads, v.dim(2) / heads, 1, 0};
 }
 
 // An optional input [B,T,widths], which the update rule must have or must not have.
@@ -181,15 +180,16 @@ void lower_linear_attention(LowerContext& c) {
   }
   // Decays of single dims need a product of size C for each token and dim.
   const bool wide = decay && decay.dim(2) != n.heads;
-  n.chunk = std::min(n.tokens, std::clamp<int64_t>(c.attr_int("chunk_size", 64), 1, wide ? 16 : 64));
+  n.chunk =
+      std::min(n.tokens, std::clamp<int64_t>(c.attr_int("chunk_size", 64), 1, wide ? 16 : 64));
   n.chunks = (n.tokens + n.chunk - 1) / n.chunk;
 
   const double scale = c.attr_float("scale", 0);
   const Var q = c.need(0) * (scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(n.key)));
   Chunks x;
-  x.q = transpose(reshape(in_chunks(n, q, n.heads),
-                          {n.batch, n.heads, n.chunks, n.chunk, n.group, n.key}),
-                  {0, 1, 2, 4, 3, 5});
+  x.q = transpose(
+      reshape(in_chunks(n, q, n.heads), {n.batch, n.heads, n.chunks, n.chunk, n.group, n.key}),
+      {0, 1, 2, 4, 3, 5});
   x.k = in_chunks(n, c.need(1), n.heads);
   x.v = in_chunks(n, c.need(2), n.heads);
   if (decay) x.g = in_chunks(n, decay, n.heads);
@@ -235,8 +235,8 @@ void lower_causal_conv(LowerContext& c) {
     return;
   }
   const ConvAttrs attrs{{1}, {1}, {0}, {0}, x.dim(1), {}};
-  const Var y = c.has(2) ? c.b.add(Op::kConv, {all, w, c.in(2)}, attrs)
-                         : c.b.add(Op::kConv, {all, w}, attrs);
+  const Var y =
+      c.has(2) ? c.b.add(Op::kConv, {all, w, c.in(2)}, attrs) : c.b.add(Op::kConv, {all, w}, attrs);
   c.set(0, activation == "none" ? y : y * sigmoid(y));
 }
 

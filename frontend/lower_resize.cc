@@ -29,6 +29,7 @@ struct Settings {
   bool exclude_outside = false;
   bool antialias = false;
   double extrapolation = 0;
+  bool up_when_shrinking = false;  // nearest
 };
 
 struct Axis {
@@ -54,7 +55,10 @@ Settings read_settings(const LowerContext& c) {
                          {"bilinear", Mode::kLinear},
                          {"cubic", Mode::kCubic},
                          {"bicubic", Mode::kCubic}});
-  if (c.op == "Upsample" || c.opset < 11) return s;
+  if (c.op == "Upsample" || c.opset < 11) {
+    s.up_when_shrinking = true;  // opset 10 says nothing of rounding: as onnxruntime does
+    return s;
+  }
   s.rounding =
       choose<Rounding>(c, "nearest_mode", c.attr_string("nearest_mode", "round_prefer_floor"),
                        {{"round_prefer_floor", Rounding::kPreferFloor},
@@ -179,28 +183,30 @@ std::vector<Axis> read_axes(const LowerContext& c, Var x, const Settings& s) {
   return axes;
 }
 
-// Where output cell o lies on the input axis.
-double position(const Settings& s, const Axis& a, int64_t o) {
-  const auto x = static_cast<double>(o), in = static_cast<double>(a.in);
-  const auto out = static_cast<double>(a.out);
-  const double half_pixel = (x + 0.5) / a.scale - 0.5;
+// Where output cell o lies on the input axis. Nearest neighbours are found in float32, as
+// onnxruntime and PyTorch do: a position that falls on a boundary by rounding must do so here too.
+template <typename T>
+T position(const Settings& s, const Axis& a, int64_t o) {
+  const auto x = static_cast<T>(o), in = static_cast<T>(a.in), out = static_cast<T>(a.out);
+  const auto scale = static_cast<T>(a.scale), one = T{1}, half = static_cast<T>(0.5);
+  const auto begin = static_cast<T>(a.roi_begin), end = static_cast<T>(a.roi_end);
+  const T half_pixel = (x + half) / scale - half;
   switch (s.coordinates) {
     case Coordinates::kHalfPixel:
       return half_pixel;
     case Coordinates::kHalfPixelSymmetric:
-      return in / 2 * (1 - out / (in * a.scale)) + half_pixel;
+      return in / 2 * (one - out / (in * scale)) + half_pixel;
     case Coordinates::kPytorchHalfPixel:
       return a.out > 1 ? half_pixel : 0;
     case Coordinates::kAlignCorners:
-      return a.out > 1 ? x * (in - 1) / (out - 1) : 0;
+      return a.out > 1 ? x * (in - one) / (out - one) : 0;
     case Coordinates::kAsymmetric:
-      return x / a.scale;
+      return x / scale;
     case Coordinates::kHalfPixelForNearest:
-      return (x + 0.5) / a.scale;
+      return (x + half) / scale;
     case Coordinates::kCropAndResize:
-      return a.out > 1
-                 ? a.roi_begin * (in - 1) + x * (a.roi_end - a.roi_begin) * (in - 1) / (out - 1)
-                 : 0.5 * (a.roi_begin + a.roi_end) * (in - 1);
+      return a.out > 1 ? begin * (in - one) + x * (end - begin) * (in - one) / (out - one)
+                       : half * (begin + end) * (in - one);
   }
   return 0;
 }
@@ -252,7 +258,8 @@ InterpolateAttrs make_taps(const LowerContext& c, const Settings& s, const Axis&
   p.weight.assign(at(a.out * p.taps), 0.0);
   outside.assign(at(a.out), false);
   for (int64_t o = 0; o < a.out; ++o) {
-    const double x = position(s, a, o);
+    const double x = s.mode == Mode::kNearest ? static_cast<double>(position<float>(s, a, o))
+                                              : position<double>(s, a, o);
     int64_t* index = &p.index[at(o * p.taps)];
     double* weight = &p.weight[at(o * p.taps)];
     if (!std::isfinite(x)) c.invalid("the scales put cells at infinity");
@@ -262,7 +269,8 @@ InterpolateAttrs make_taps(const LowerContext& c, const Settings& s, const Axis&
       continue;
     }
     if (s.mode == Mode::kNearest) {
-      index[0] = clamp_index(round_position(s.rounding, x), a.in);
+      const bool up = s.up_when_shrinking && a.scale < 1;
+      index[0] = clamp_index(round_position(up ? Rounding::kCeil : s.rounding, x), a.in);
       weight[0] = 1;
       continue;
     }

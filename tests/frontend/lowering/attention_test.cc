@@ -1,7 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
-#include "tests/frontend/lowering/one_node.h"
+#include "tests/frontend/lowering/gradient_check.h"
 
 namespace trainrt {
 namespace {
@@ -99,6 +99,53 @@ TEST_CASE("operands that do not fit together are refused") {
   CHECK(n.refusal() == "invalid");
   CHECK(attention(1, kValues).input(reals({0, 0, 0, 0, 0, 0, 0, 0}, {2, 1, 1, 4})).refusal() ==
         "invalid");
+}
+
+TEST_CASE("a scale of 0 counts, a softcap below 0 does not") {
+  const auto node = [](const char* name, double value) {
+    OneNode n("Attention", 24);
+    n.input(reals({1}, {1, 1, 1, 1})).input(reals({0, 2}, {1, 1, 2, 1}));
+    return n.input(reals({1, 3}, {1, 1, 2, 1})).attr(name, value).y();
+  };
+  CHECK_SAME(node("scale", 0), reals({2}, {1, 1, 1, 1}));
+  CHECK_SAME(node("softcap", -1), node("softcap", 0));
+}
+
+TEST_CASE("lengths have one element a batch and exclude a past") {
+  CHECK(attention(1, kValues).absent().absent().absent().input(ints({1, 2})).refusal() ==
+        "invalid");
+  OneNode n = attention(1, kValues).absent();
+  n.input(Tensor(DType::kFloat64, {1, 1, 2, 2})).input(reals({1, 2}, {1, 1, 2, 1}));
+  CHECK(n.input(ints({3})).refusal() == "invalid");
+  CHECK(attention(1, kValues, 25).attr("left_window_size", -2).refusal() == "invalid");
+}
+
+TEST_CASE("no keys at all give 0") {
+  OneNode n("Attention", 24);
+  n.input(random_reals({1, 1, 2, 3}, 1)).input(Tensor(DType::kFloat64, {1, 1, 0, 3}));
+  CHECK_SAME(n.input(Tensor(DType::kFloat64, {1, 1, 0, 1})).y(), reals({0, 0}, {1, 1, 2, 1}));
+}
+
+TEST_CASE("the gradients of attention") {
+  const auto node = [](std::span<const Tensor> x) {
+    OneNode n("Attention", 25);
+    n.attr("is_causal", 1).attr("softcap", 2.0).attr("left_window_size", 3).outputs(4);
+    n.attr("q_num_heads", 4).attr("kv_num_heads", 2).attr("qk_matmul_output_mode", 3);
+    for (const Tensor& t : x) n.input(t);
+    return n;
+  };
+  CHECK(gradient_error(node, {random_reals({2, 3, 8}, 1), random_reals({2, 3, 4}, 2),
+                              random_reals({2, 3, 6}, 3), random_reals({4, 3, 5}, 4),
+                              random_reals({2, 2, 2, 2}, 5), random_reals({2, 2, 2, 3}, 6)}) <
+        1e-7);
+}
+
+TEST_CASE("one value as query, key and value") {
+  const auto node = [](std::span<const Tensor> x) {
+    return OneNode("Attention", 24).input(x[0]).input(x[1]).input(x[2]);
+  };
+  const Tensor x = random_reals({1, 2, 3, 2}, 1);
+  CHECK(gradient_error(node, {x, x, x}) < 1e-7);
 }
 
 TEST_CASE("RotaryEmbedding turns pairs, leaves the rest") {

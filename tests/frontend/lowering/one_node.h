@@ -45,6 +45,10 @@ class OneNode {
   OneNode& attr(std::string name, const char* value) {
     return attr(std::move(name), AttrValue(std::string(value)));
   }
+  OneNode& opset(int64_t version) {
+    opset_ = version;
+    return *this;
+  }
   OneNode& outputs(size_t count) {
     outputs_ = count;
     return *this;
