@@ -214,9 +214,11 @@ void lower_col2im(LowerContext& c) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {"", "Conv", 1, lower_conv},
+    {"", "Conv", 1, lower_conv, GradInputs::kAll,
+     "more than three spatial dims"},
     {"", "ConvTranspose", 1, lower_conv_transpose},
-    {"", "Col2Im", 18, lower_col2im, GradInputs::kFirst},
+    {"", "Col2Im", 18, lower_col2im, GradInputs::kFirst,
+     "more than three spatial dims; 64-bit integers"},
 };
 
 }  // namespace

@@ -58,7 +58,7 @@ Entries entries() {
 }
 
 std::string onnx_table() {
-  std::string text = "| op | from opset | gradients flow to | limits |\n|---|---|---|---|\n";
+  std::string text = "| op | from opset | gradients flow to | limits: refused are |\n|---|---|---|---|\n";
   for (const auto& [key, entry] : entries()) {
     const auto& [domain, op] = key;
     text += "| " + (domain.empty() ? "" : std::string(domain) + "::") + std::string(op) + " | " +
@@ -259,7 +259,7 @@ std::string ops_table() {
          "## ONNX operators\n\n"
          "`none`: the operator has no derivative (or none by convention): what lies behind it gets "
          "no "
-         "gradient. A form of an op\nthat cannot be done is refused with a reason when the model "
+         "gradient. A form of an op\nthat cannot be done (`limits` names them) is refused with a reason when the model "
          "is "
          "specialized.\n\n" +
          onnx_table() +
