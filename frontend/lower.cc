@@ -94,8 +94,7 @@ Sequence LowerContext::sequence(size_t i) const {
   invalid("input " + std::to_string(i) + " is no sequence");
 }
 
-std::vector<Var> LowerContext::tensor_subgraph(std::string_view attr,
-                                               std::span<const Var> inputs) {
+std::vector<Var> LowerContext::tensor_subgraph(std::string_view attr, std::span<const Var> inputs) {
   std::vector<Var> tensors;
   for (const NodeValue& v : subgraph(attr, std::vector<NodeValue>(inputs.begin(), inputs.end()))) {
     tensors.push_back(tensor_of(v));

@@ -201,8 +201,8 @@ std::span<const LoweringRow> recurrent_lowerings();  // LSTM, GRU, RNN
 std::span<const LoweringRow> attention_lowerings();  // Attention, RotaryEmbedding
 std::span<const LoweringRow> control_flow_lowerings();  // If, Loop, Scan
 std::span<const LoweringRow> sequence_lowerings();      // Sequence*, SplitToSequence
-std::span<const LoweringRow> signal_lowerings();  // DFT, STFT, windows, BitCast, TfIdfVectorizer
-std::span<const LoweringRow> contrib_lowerings();       // com.microsoft
+std::span<const LoweringRow> signal_lowerings();   // DFT, STFT, windows, BitCast, TfIdfVectorizer
+std::span<const LoweringRow> contrib_lowerings();  // com.microsoft
 std::span<const LoweringRow> flex_attention_lowerings();  // ai.onnx.preview
 std::span<const LoweringRow> legacy_lowerings();          // forms of opsets 1 to 6
 

@@ -61,7 +61,8 @@ void lower_bit_cast(LowerContext& c) {
   c.set(is_float(to) ? float_from_bits(c, x, to) : cast(x, to));
 }
 
-constexpr LoweringRow kRows[] = {{"", "BitCast", 26, lower_bit_cast, GradInputs::kNone,
+constexpr LoweringRow kRows[] = {
+    {"", "BitCast", 26, lower_bit_cast, GradInputs::kNone,
      "bits of float16, bfloat16, narrow types; of doubles in float32"}};
 
 }  // namespace

@@ -291,8 +291,7 @@ void lower_causal_conv(LowerContext& c) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {kMs, "Attention", 1, lower_attention, GradInputs::kAll,
-     "shared past buffers, do_rotary"},
+    {kMs, "Attention", 1, lower_attention, GradInputs::kAll, "shared past buffers, do_rotary"},
     {kMs, "CausalConvWithState", 1, lower_causal_conv},
     {kMs, "GemmaRotaryEmbedding", 1, lower_gemma_rotary},
     {kMs, "GroupQueryAttention", 1, lower_group_query_attention, GradInputs::kAll,
@@ -300,8 +299,7 @@ constexpr LoweringRow kRows[] = {
     {kMs, "LinearAttention", 1, lower_linear_attention},
     {kMs, "MultiHeadAttention", 1, lower_multi_head_attention, GradInputs::kAll,
      "packed inputs with a bias, shared buffers"},
-    {kMs, "RotaryEmbedding", 1, lower_rotary, GradInputs::kAll,
-     "packed batching, scale"},
+    {kMs, "RotaryEmbedding", 1, lower_rotary, GradInputs::kAll, "packed batching, scale"},
 };
 
 }  // namespace

@@ -290,8 +290,7 @@ void lower_batch_scan(LowerContext& c) {
 // Gradients pass through the bodies; parameter discovery follows them there.
 constexpr LoweringRow kRows[] = {
     {"", "If", 1, lower_if, GradInputs::kNone},
-    {"", "Loop", 1, lower_loop, GradInputs::kAll,
-     "more than 100,000 iterations"},
+    {"", "Loop", 1, lower_loop, GradInputs::kAll, "more than 100,000 iterations"},
     {"", "Scan", 8, lower_batch_scan, GradInputs::kAll,
      "more than 100,000 steps; opset 8: no steps at all"},
     {"", "Scan", 9, lower_scan},

@@ -214,8 +214,7 @@ void lower_col2im(LowerContext& c) {
 }
 
 constexpr LoweringRow kRows[] = {
-    {"", "Conv", 1, lower_conv, GradInputs::kAll,
-     "more than three spatial dims"},
+    {"", "Conv", 1, lower_conv, GradInputs::kAll, "more than three spatial dims"},
     {"", "ConvTranspose", 1, lower_conv_transpose},
     {"", "Col2Im", 18, lower_col2im, GradInputs::kFirst,
      "more than three spatial dims; 64-bit integers"},

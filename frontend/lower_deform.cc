@@ -64,8 +64,8 @@ Var regular_places(LowerContext& c, const Deform& d, size_t axis) {
   Tensor places(DType::kFloat64, {d.taps, d.points});
   const int64_t inner_taps = product(d.window.kernel, static_cast<int64_t>(axis) + 1,
                                      static_cast<int64_t>(d.window.rank()));
-  const int64_t inner_points = product(d.output, static_cast<int64_t>(axis) + 1,
-                                       static_cast<int64_t>(d.output.size()));
+  const int64_t inner_points =
+      product(d.output, static_cast<int64_t>(axis) + 1, static_cast<int64_t>(d.output.size()));
   for (int64_t k = 0; k < d.taps; ++k) {
     for (int64_t p = 0; p < d.points; ++p) {
       const int64_t tap = k / inner_taps % d.window.kernel[axis];
@@ -86,8 +86,7 @@ std::vector<Tap> corners(LowerContext& c, const Deform& d, Var offset, Var mask)
   std::vector<Tap> all = {{{}, mask ? reshape(mask, shape) : Var()}};
   for (int64_t axis = 0; axis < rank; ++axis) {
     const int64_t size = d.input[at(axis)];
-    const Var place =
-        reshape(slice(offsets, 3, axis, 1), shape) + regular_places(c, d, at(axis));
+    const Var place = reshape(slice(offsets, 3, axis, 1), shape) + regular_places(c, d, at(axis));
     std::vector<Tap> next;
     for (const Tap& outer : all) {
       for (const Tap& tap : linear_taps(place, size)) {
@@ -105,8 +104,8 @@ Var sampled(LowerContext& c, const Deform& d, Var x, const std::vector<Tap>& tap
   const int64_t maps = d.batch * d.offset_groups, width = d.channels / d.offset_groups;
   const Var rows =
       reshape(transpose(reshape(x, {maps, width, d.cells}), {0, 2, 1}), {maps * d.cells, width});
-  const Var first = reshape(iota(c, maps) * static_cast<double>(d.cells),
-                            {d.batch, d.offset_groups, 1, 1});
+  const Var first =
+      reshape(iota(c, maps) * static_cast<double>(d.cells), {d.batch, d.offset_groups, 1, 1});
   Var sum;
   for (const Tap& tap : taps) {
     const Var term = gather(rows, tap.cell + first, 0) * unsqueeze(tap.weight, {-1});
@@ -123,8 +122,8 @@ void lower_deform_conv(LowerContext& c) {
   if (c.has(4)) check_places(c, d, c.in(4), 1, "mask");
   const Var samples = sampled(c, d, x, corners(c, d, offset, c.in(4)));
   const int64_t terms = w.dim(1) * d.taps;
-  const Var columns = reshape(transpose(samples, {0, 1, 4, 2, 3}),
-                              {d.batch, d.groups, terms, d.points});
+  const Var columns =
+      reshape(transpose(samples, {0, 1, 4, 2, 3}), {d.batch, d.groups, terms, d.points});
   const Var y = matmul(reshape(w, {d.groups, w.dim(0) / d.groups, terms}), columns);
   Shape shape = {d.batch, w.dim(0)};
   shape.insert(shape.end(), d.output.begin(), d.output.end());

@@ -74,9 +74,7 @@ const NarrowType* find_narrow(int64_t onnx_type) {
   return nullptr;
 }
 
-Var round_to(Var x, const RoundToAttrs& grid) {
-  return x.builder().add(Op::kRoundTo, {x}, grid);
-}
+Var round_to(Var x, const RoundToAttrs& grid) { return x.builder().add(Op::kRoundTo, {x}, grid); }
 
 void lower_cast(LowerContext& c) {
   if (const NarrowType* type = find_narrow(c.attr_int("to"))) {

@@ -205,8 +205,7 @@ void lower_softmax_like(LowerContext& c) {
 using enum GradInputs;
 
 constexpr LoweringRow kRows[] = {
-    {"", "BatchNormalization", 1, lower_batch_norm, kFirstThree,
-     "spatial = 0"},
+    {"", "BatchNormalization", 1, lower_batch_norm, kFirstThree, "spatial = 0"},
     {"", "GroupNormalization", 18, lower_group_norm},
     {"", "Hardmax", 1, lower_softmax_like<hardmax>, kNone},
     {"", "InstanceNormalization", 6, lower_instance_norm},

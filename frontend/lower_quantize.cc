@@ -134,8 +134,7 @@ Var whole_numbers(LowerContext& c, Var x) {
   switch (node.op) {
     case Op::kCast: {
       const Var from = c.b.wrap(node.inputs[0]);
-      const bool made_here =
-          node.source >= 0 && c.b.graph().source(node).op == "QuantizeLinear";
+      const bool made_here = node.source >= 0 && c.b.graph().source(node).op == "QuantizeLinear";
       return made_here && from.dtype() == c.working ? from : Var();
     }
     case Op::kIdentity:

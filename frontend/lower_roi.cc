@@ -100,9 +100,8 @@ std::vector<int64_t> kept(std::span<const Box> boxes, const std::vector<int64_t>
   std::vector<int64_t> selected;
   for (int64_t i : order) {
     if (static_cast<int64_t>(selected.size()) >= most) break;
-    if (std::none_of(selected.begin(), selected.end(), [&](int64_t j) {
-          return overlap(boxes[at(i)], boxes[at(j)], threshold);
-        })) {
+    if (std::none_of(selected.begin(), selected.end(),
+                     [&](int64_t j) { return overlap(boxes[at(i)], boxes[at(j)], threshold); })) {
       selected.push_back(i);
     }
   }
@@ -113,7 +112,8 @@ bool given(const LowerContext& c, size_t i) { return c.has(i) && c.in(i).type().
 
 // The number of rows depends on the contents, so that everything must be known.
 void lower_non_max_suppression(LowerContext& c) {
-  const Tensor boxes = c.constant(0).to(DType::kFloat32), scores = c.constant(1).to(DType::kFloat32);
+  const Tensor boxes = c.constant(0).to(DType::kFloat32),
+               scores = c.constant(1).to(DType::kFloat32);
   if (boxes.rank() != 3 || scores.rank() != 3 || boxes.shape()[2] != 4 ||
       boxes.shape()[0] != scores.shape()[0] || boxes.shape()[1] != scores.shape()[2]) {
     c.invalid("scores " + to_string(scores.shape()) + " do not fit boxes " +

@@ -231,13 +231,11 @@ using enum GradInputs;
 
 constexpr LoweringRow kRows[] = {
     {"", "BlackmanWindow", 17, lower_blackman, kNone},
-    {"", "DFT", 17, lower_dft, kFirst,
-     "transforms whose matrix exceeds 1 GiB"},
+    {"", "DFT", 17, lower_dft, kFirst, "transforms whose matrix exceeds 1 GiB"},
     {"", "HammingWindow", 17, lower_hamming, kNone},
     {"", "HannWindow", 17, lower_hann, kNone},
     {"", "MelWeightMatrix", 17, lower_mel_weight_matrix, kNone},
-    {"", "STFT", 17, lower_stft, GradInputs::kAll,
-     "transforms whose matrix exceeds 1 GiB"},
+    {"", "STFT", 17, lower_stft, GradInputs::kAll, "transforms whose matrix exceeds 1 GiB"},
 };
 
 }  // namespace

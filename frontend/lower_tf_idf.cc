@@ -151,8 +151,8 @@ void lower_tf_idf(LowerContext& c) {
   c.set(given.rank() == 1 ? squeeze(y, {0}) : y);
 }
 
-constexpr LoweringRow kRows[] = {{"", "TfIdfVectorizer", 9, lower_tf_idf, GradInputs::kNone,
-     "n-grams of strings"}};
+constexpr LoweringRow kRows[] = {
+    {"", "TfIdfVectorizer", 9, lower_tf_idf, GradInputs::kNone, "n-grams of strings"}};
 
 }  // namespace
 

@@ -77,16 +77,16 @@ LayerNormResult layer_normalize(Var x, Var scale, Var bias, int64_t axis, double
 Var gelu(Var x, bool tanh_form);
 
 // Parts of the families that have files of their own.
-std::span<const LoweringRow> activation_lowerings();  // of elementwise_lowerings()
-std::span<const LoweringRow> rearrange_lowerings();   // of shape_lowerings()
-std::span<const LoweringRow> scatter_lowerings();     // of indexing_lowerings()
-std::span<const LoweringRow> grid_lowerings();        // of indexing_lowerings()
-std::span<const LoweringRow> einsum_lowerings();      // of linear_lowerings()
+std::span<const LoweringRow> activation_lowerings();        // of elementwise_lowerings()
+std::span<const LoweringRow> rearrange_lowerings();         // of shape_lowerings()
+std::span<const LoweringRow> scatter_lowerings();           // of indexing_lowerings()
+std::span<const LoweringRow> grid_lowerings();              // of indexing_lowerings()
+std::span<const LoweringRow> einsum_lowerings();            // of linear_lowerings()
 std::span<const LoweringRow> linear_attention_lowerings();  // of attention_lowerings()
-std::span<const LoweringRow> loss_lowerings();        // of norm_lowerings()
-std::span<const LoweringRow> quantize_lowerings();    // of norm_lowerings()
-std::span<const LoweringRow> bit_cast_lowerings();    // of signal_lowerings()
-std::span<const LoweringRow> tf_idf_lowerings();      // of signal_lowerings()
+std::span<const LoweringRow> loss_lowerings();              // of norm_lowerings()
+std::span<const LoweringRow> quantize_lowerings();          // of norm_lowerings()
+std::span<const LoweringRow> bit_cast_lowerings();          // of signal_lowerings()
+std::span<const LoweringRow> tf_idf_lowerings();            // of signal_lowerings()
 
 /// The rows of several lists, one after the other.
 std::vector<LoweringRow> joined(std::initializer_list<std::span<const LoweringRow>> lists);

@@ -143,9 +143,9 @@ class Context final : public LowerContext {
   /// Whether the elements of the result are those of input 0.
   bool only_moves() const {
     static const std::set<std::string_view> kOps = {
-        "Concat",  "DepthToSpace", "Expand", "Flatten",      "Gather",  "GatherElements",
-        "GatherND", "Identity",    "Pad",    "Reshape",      "Slice",   "SpaceToDepth",
-        "Split",   "Squeeze",      "Tile",   "Transpose",    "Unsqueeze"};
+        "Concat",   "DepthToSpace", "Expand", "Flatten",   "Gather",   "GatherElements",
+        "GatherND", "Identity",     "Pad",    "Reshape",   "Slice",    "SpaceToDepth",
+        "Split",    "Squeeze",      "Tile",   "Transpose", "Unsqueeze"};
     return node_.domain.empty() && kOps.contains(op);
   }
 

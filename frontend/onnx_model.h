@@ -26,8 +26,8 @@ struct Dim {
 
 enum class PortKind : uint8_t { kTensor, kSequence, kOptional, kOptionalSequence };
 
-/// An input or output of the model. A sequence is bound, and put out, as its tensors under the names
-/// of entry_name(); how many there are is its length. An optional that holds nothing, and an
+/// An input or output of the model. A sequence is bound, and put out, as its tensors under the
+/// names of entry_name(); how many there are is its length. An optional that holds nothing, and an
 /// optional sequence without entries, are left out.
 struct Port {
   std::string name;
@@ -35,8 +35,8 @@ struct Port {
   DType dtype = DType::kFloat32;  // as in the file; of a sequence: that of its entries, as the dims
   bool has_shape = false;
   std::vector<Dim> dims;
-  /// ONNX's number of the element type when dtype is only the one that holds its values (float32 for
-  /// float8 and float4, int8 or uint8 for 4 and 2 bits); else 0.
+  /// ONNX's number of the element type when dtype is only the one that holds its values (float32
+  /// for float8 and float4, int8 or uint8 for 4 and 2 bits); else 0.
   int64_t narrow = 0;
 };
 /// "[n,4]"
@@ -111,8 +111,8 @@ struct Specialized {
 
 struct LoadOptions {
   /// An embedding and an output projection that hold the same values (one of them transposed, as
-  /// exporters that fold constants write a tied weight) become one parameter, the embedding. Without
-  /// it such a pair is a warning.
+  /// exporters that fold constants write a tied weight) become one parameter, the embedding.
+  /// Without it such a pair is a warning.
   bool tie_weights = false;
 };
 

@@ -12,8 +12,8 @@ namespace trainrt {
 /// See OnnxModel::specialize.
 Specialized specialize_model(const ImportedModel& model,
                              const std::map<std::string, InputBinding>& inputs,
-                             const SpecializeOptions& options, const Evaluator& evaluator, Diagnostics& problems,
-                             const Contents& contents);
+                             const SpecializeOptions& options, const Evaluator& evaluator,
+                             Diagnostics& problems, const Contents& contents);
 
 /// Throws Error(kInput) with everything that does not fit.
 void check_bindings(const ImportedModel& model, const std::map<std::string, InputBinding>& inputs);

@@ -48,7 +48,8 @@ class Specializer {
   /// A branch that this specialization can never take: what it holds is no obstacle.
   void leave_out(const ImportedGraph& graph) { left_out_.insert(&graph); }
   bool is_left_out(const ImportedGraph& graph) const {
-    return left_out_.contains(&graph) && !entered_.contains(&graph);  // loops may take either branch
+    return left_out_.contains(&graph) &&
+           !entered_.contains(&graph);  // loops may take either branch
   }
   Tensor constant_of(Var v, const std::string& what);
 

@@ -110,10 +110,10 @@ inline constexpr auto kFields<InterpolateAttrs> = std::tuple(
     Field{"out_size", &InterpolateAttrs::out_size}, Field{"taps", &InterpolateAttrs::taps},
     Field{"index", &InterpolateAttrs::index}, Field{"weight", &InterpolateAttrs::weight});
 template <>
-inline constexpr auto kFields<RoiAttrs> = std::tuple(
-    Field{"mode", &RoiAttrs::mode}, Field{"height", &RoiAttrs::height},
-    Field{"width", &RoiAttrs::width}, Field{"sampling_ratio", &RoiAttrs::sampling_ratio},
-    Field{"scale", &RoiAttrs::scale}, Field{"half_pixel", &RoiAttrs::half_pixel});
+inline constexpr auto kFields<RoiAttrs> =
+    std::tuple(Field{"mode", &RoiAttrs::mode}, Field{"height", &RoiAttrs::height},
+               Field{"width", &RoiAttrs::width}, Field{"sampling_ratio", &RoiAttrs::sampling_ratio},
+               Field{"scale", &RoiAttrs::scale}, Field{"half_pixel", &RoiAttrs::half_pixel});
 template <>
 inline constexpr auto kFields<NormAttrs> = std::tuple(Field{"axis", &NormAttrs::axis},
                                                       Field{"epsilon", &NormAttrs::epsilon});

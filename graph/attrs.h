@@ -230,10 +230,10 @@ struct OptimizerAttrs {
 };
 
 using Attrs =
-    std::variant<NoAttrs, InputAttrs, ConstantAttrs, FillAttrs, ClipAttrs, CastAttrs,
-                 RoundToAttrs, ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs,
-                 TriluAttrs, GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs,
-                 CumAttrs, TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
+    std::variant<NoAttrs, InputAttrs, ConstantAttrs, FillAttrs, ClipAttrs, CastAttrs, RoundToAttrs,
+                 ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
+                 GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
+                 TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
                  NormAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs

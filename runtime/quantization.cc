@@ -11,11 +11,22 @@ namespace trainrt {
 namespace {
 
 bool quantizes(const SourceRef& source) {
-  static const std::set<std::string_view> kOps = {
-      "ConvInteger",  "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger",
-      "QGemm",        "QLinearAdd",            "QLinearAveragePool",    "QLinearConcat",
-      "QLinearConv",  "QLinearGlobalAveragePool", "QLinearLeakyRelu",   "QLinearMatMul",
-      "QLinearMul",   "QLinearSigmoid",        "QLinearSoftmax",        "QuantizeLinear"};
+  static const std::set<std::string_view> kOps = {"ConvInteger",
+                                                  "DynamicQuantizeLinear",
+                                                  "DynamicQuantizeMatMul",
+                                                  "MatMulInteger",
+                                                  "QGemm",
+                                                  "QLinearAdd",
+                                                  "QLinearAveragePool",
+                                                  "QLinearConcat",
+                                                  "QLinearConv",
+                                                  "QLinearGlobalAveragePool",
+                                                  "QLinearLeakyRelu",
+                                                  "QLinearMatMul",
+                                                  "QLinearMul",
+                                                  "QLinearSigmoid",
+                                                  "QLinearSoftmax",
+                                                  "QuantizeLinear"};
   return kOps.contains(source.op);
 }
 

@@ -305,10 +305,9 @@ std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
 std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batch) {
   set_threads(options_.threads);
   const std::string key = make_key(spec, batch);
-  auto found = std::find_if(plans_.begin(), plans_.end(),
-                            [&](const auto& step) {
-                              return step->key == key && holds_for(*step, batch);
-                            });
+  auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& step) {
+    return step->key == key && holds_for(*step, batch);
+  });
   std::shared_ptr<CompiledStep> step;
   if (found != plans_.end()) {
     step = *found;

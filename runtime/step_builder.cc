@@ -40,8 +40,8 @@ class StepBuilder {
   StepGraph run() {
     SpecializeOptions options = context_.specialize;
     options.training = spec_.training;
-    Specialized special =
-        context_.model.specialize(inputs_.model, options, evaluate_node, problems_, context_.contents);
+    Specialized special = context_.model.specialize(inputs_.model, options, evaluate_node,
+                                                    problems_, context_.contents);
     if (!special.needs_value.empty()) {
       result_.needs_value = std::move(special.needs_value);
       return std::move(result_);

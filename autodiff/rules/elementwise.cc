@@ -168,8 +168,7 @@ Var pow_base_grad(const GradArgs& a) {
     return chain(*b * a.dy(), pow(base, *b - 1));
   }
   const Var zero = full_like(exponent, 0);
-  return where(equal(exponent, zero), 0.0,
-               chain(a.dy(), exponent * pow(base, exponent - 1.0)));
+  return where(equal(exponent, zero), 0.0, chain(a.dy(), exponent * pow(base, exponent - 1.0)));
 }
 
 // c = a^b  =>  da = dc b a^(b-1), db = dc c log a where a > 0, else 0

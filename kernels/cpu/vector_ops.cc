@@ -71,8 +71,8 @@ double sum(const float* x, int64_t n) {
 
 double dot(const float* x, const float* y, int64_t n) {
   const DF d;
-  return block_sum(n, [=](auto r, size_t i)
-                          HWY_ATTR { return chain(d, r(d, x + i), r(d, y + i)); });
+  return block_sum(n,
+                   [=](auto r, size_t i) HWY_ATTR { return chain(d, r(d, x + i), r(d, y + i)); });
 }
 
 double square_deviation(const float* x, float mean, int64_t n) {

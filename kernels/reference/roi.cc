@@ -19,8 +19,13 @@ struct RoiPlan {
 
 RoiPlan roi_plan(const NodeView& node, size_t x) {
   const Shape& shape = node.inputs[x].shape;
-  return {node.attr<RoiAttrs>(),         shape[0], shape[1], shape[2], shape[3],
-          node.inputs[x + 1].shape[0], Indices(node.inputs[x + 2].dtype)};
+  return {node.attr<RoiAttrs>(),
+          shape[0],
+          shape[1],
+          shape[2],
+          shape[3],
+          node.inputs[x + 1].shape[0],
+          Indices(node.inputs[x + 2].dtype)};
 }
 
 [[noreturn]] void throw_roi(int64_t roi, const std::string& what) {
@@ -214,8 +219,8 @@ void roi_pool(const RoiPlan& p, const KernelArgs& args) {
           continue;
         }
         double sum = 0;
-        roi.for_each_corner(
-            py, px, [&](int64_t at, T w) { sum += static_cast<double>(w) * plane[at]; });
+        roi.for_each_corner(py, px,
+                            [&](int64_t at, T w) { sum += static_cast<double>(w) * plane[at]; });
         *y++ = static_cast<T>(sum / roi.samples());
       }
     }

@@ -46,7 +46,8 @@ int exit_code(const Error& error) {
 
 std::string_view advice(std::string_view kind) {
   if (kind == "no_lowering") {
-    return "docs/ops.md lists the operators and forms that are known; inline custom functions before "
+    return "docs/ops.md lists the operators and forms that are known; inline custom functions "
+           "before "
            "exporting, or export from a float model without this operator";
   }
   if (kind == "no_gradient") {
@@ -66,8 +67,8 @@ std::string_view advice(std::string_view kind) {
 }
 
 Json to_json(const Problem& problem) {
-  return {{"node", problem.node},     {"op", problem.op},     {"domain", problem.domain},
-          {"opset", problem.opset},   {"kind", problem.kind}, {"reason", problem.reason},
+  return {{"node", problem.node},          {"op", problem.op},     {"domain", problem.domain},
+          {"opset", problem.opset},        {"kind", problem.kind}, {"reason", problem.reason},
           {"advice", advice(problem.kind)}};
 }
 

@@ -115,7 +115,8 @@ Module::~Module() = default;
 
 Module Module::from_bytes(std::span<const char> bytes, const ModuleOptions& options,
                           const std::string& folder) {
-  return Module(std::make_unique<Impl>(OnnxModel::from_bytes(bytes, folder, {options.tie_weights}), options));
+  return Module(
+      std::make_unique<Impl>(OnnxModel::from_bytes(bytes, folder, {options.tie_weights}), options));
 }
 
 const ModuleOptions& Module::options() const { return impl_->session->options(); }

@@ -59,11 +59,10 @@ void fill_store(Store& store, const std::vector<std::pair<std::string, Tensor>>&
 
 std::string Trainer::Impl::digest() const {
   const ModuleOptions& options = session->options();
-  std::string text = train_spec().key() + "bn " +
-                     std::to_string(static_cast<int>(options.batch_norm)) +
-                     (options.dropout ? ";" : ";no dropout;") +
-                     (options.straight_through ? "straight through;" : "") +
-                     (options.tie_weights ? "tied;" : "");
+  std::string text =
+      train_spec().key() + "bn " + std::to_string(static_cast<int>(options.batch_norm)) +
+      (options.dropout ? ";" : ";no dropout;") +
+      (options.straight_through ? "straight through;" : "") + (options.tie_weights ? "tied;" : "");
   for (const auto& p : session->parameters()) {
     if (!p->requires_grad) text += "frozen " + p->info.name + ";";
   }

@@ -128,7 +128,8 @@ Operand fixed(Operand operand) {
 }
 
 void add_rois(std::vector<Row>& rows) {
-  const Operand rois = fixed(values({3, 4}, {0.3, 0.6, 3.1, 4.2, 1.2, -0.9, 5.6, 3.3, 2.1, 2.2, 2.4, 2.3}));
+  const Operand rois =
+      fixed(values({3, 4}, {0.3, 0.6, 3.1, 4.2, 1.2, -0.9, 5.6, 3.3, 2.1, 2.2, 2.4, 2.3}));
   const Operand images = ints({3}, {1, 0, 1});
   const struct {
     std::string name;
@@ -143,7 +144,8 @@ void add_rois(std::vector<Row>& rows) {
   for (const auto& [name, attrs] : forms) {
     rows.push_back(node(Op::kRoiPool, name, {distinct({2, 2, 5, 6}), rois, images}, attrs));
   }
-  rows.push_back(node(Op::kRoiPool, "no rois", {normal({1, 2, 3, 3}), fixed(normal({0, 4})), ints({0}, {})},
+  rows.push_back(node(Op::kRoiPool, "no rois",
+                      {normal({1, 2, 3, 3}), fixed(normal({0, 4})), ints({0}, {})},
                       RoiAttrs{RoiMode::kAverage, 2, 2, 0, 1, false}));
 }
 

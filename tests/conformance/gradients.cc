@@ -125,8 +125,8 @@ bool all_finite(const Tensor& t) {
   return true;
 }
 
-/// Names of the float inputs that differences can be taken of; entries of sequences are no values of
-/// the file.
+/// Names of the float inputs that differences can be taken of; entries of sequences are no values
+/// of the file.
 std::vector<std::string> float_inputs(const TensorMap& inputs) {
   std::vector<std::string> names;
   for (const auto& [name, value] : inputs) {
@@ -181,9 +181,10 @@ std::string check_differences(const onnx::ModelProto& proto, Differentiated& mod
     };
     const double up = loss_at(h), down = loss_at(-h);
     const double right = (up - here) / h, left = (here - down) / h;
-    const double size = std::max({std::abs(right), std::abs(left), 1e-6 * std::abs(here) / scale,
-                                  1e-9});
-    if (!std::isfinite(up) || !std::isfinite(down) || std::abs(right - left) > 1e-3 * size) continue;
+    const double size =
+        std::max({std::abs(right), std::abs(left), 1e-6 * std::abs(here) / scale, 1e-9});
+    if (!std::isfinite(up) || !std::isfinite(down) || std::abs(right - left) > 1e-3 * size)
+      continue;
     const auto found = gradients.find(name);
     const double given =
         found == gradients.end() || !found->second.defined() ? 0 : dot(found->second, direction);

@@ -9,8 +9,8 @@
 
 namespace trainrt::conformance {
 
-/// What is wrong with the gradients of sum(dy * output) at these inputs, dy being random; empty when
-/// nothing is:
+/// What is wrong with the gradients of sum(dy * output) at these inputs, dy being random; empty
+/// when nothing is:
 /// - in float64, against central differences along a random direction for each float input. Inputs
 ///   that lie on a kink or a jump, where the differences to both sides do not agree, are left out;
 /// - the same with all float inputs of one shape being one value;

@@ -104,7 +104,8 @@ std::string compare_floats(const Tensor& given, const Tensor& expected, const To
   for (size_t i = 0; i < static_cast<size_t>(a.size()); ++i) {
     const double x = a.data<double>()[i], y = b.data<double>()[i];
     if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-    if (std::isfinite(y) && std::abs(x - y) <= std::max(t.absolute, sums) + t.relative * std::abs(y)) {
+    if (std::isfinite(y) &&
+        std::abs(x - y) <= std::max(t.absolute, sums) + t.relative * std::abs(y)) {
       continue;
     }
     std::ostringstream text;
@@ -225,8 +226,7 @@ std::string run_case(const Case& c, const onnx::ModelProto& model) {
         if (!fault.empty()) return std::string(way.name) + ": " + one_line(fault);
       }
       if (random || !c.outputs_beside.empty()) continue;
-      const std::string fault =
-          check_gradients(model, c.model.parent_path().string(), data.inputs);
+      const std::string fault = check_gradients(model, c.model.parent_path().string(), data.inputs);
       if (!fault.empty()) return one_line(fault);
     }
     return "";

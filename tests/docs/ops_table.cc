@@ -58,7 +58,8 @@ Entries entries() {
 }
 
 std::string onnx_table() {
-  std::string text = "| op | from opset | gradients flow to | limits: refused are |\n|---|---|---|---|\n";
+  std::string text =
+      "| op | from opset | gradients flow to | limits: refused are |\n|---|---|---|---|\n";
   for (const auto& [key, entry] : entries()) {
     const auto& [domain, op] = key;
     text += "| " + (domain.empty() ? "" : std::string(domain) + "::") + std::string(op) + " | " +
@@ -79,7 +80,8 @@ std::string row_names(Op op, bool onednn) {
 
 std::string ir_table() {
   std::string text =
-      "| op | gradient | reference | oneDNN | own CPU kernels | CUDA |\n|---|---|---|---|---|---|\n";
+      "| op | gradient | reference | oneDNN | own CPU kernels | CUDA "
+      "|\n|---|---|---|---|---|---|\n";
   for (int i = 0; i < kOpCount; ++i) {
     const Op op = static_cast<Op>(i);
     std::string reference = "no";
@@ -259,7 +261,8 @@ std::string ops_table() {
          "## ONNX operators\n\n"
          "`none`: the operator has no derivative (or none by convention): what lies behind it gets "
          "no "
-         "gradient. A form of an op\nthat cannot be done (`limits` names them) is refused with a reason when the model "
+         "gradient. A form of an op\nthat cannot be done (`limits` names them) is refused with a "
+         "reason when the model "
          "is "
          "specialized.\n\n" +
          onnx_table() +

@@ -51,8 +51,8 @@ TEST_CASE("weights of four bits and of eight are constants") {
   onnx::ModelProto m = proto_of(
       "g (float[2] x) => (float[2] y) <float s = {0.5}>"
       "{ a = DequantizeLinear(w, s) b = Cast<to = 1>(v) c = Mul(x, a) y = Add(c, b) }");
-  add_initializer(m, "w", kInt4, {2}, std::string("\x7F", 1));        // -1, 7
-  add_initializer(m, "v", kE5M2, {2}, std::string("\x3C\xC1", 2));    // 1, -2.5
+  add_initializer(m, "w", kInt4, {2}, std::string("\x7F", 1));      // -1, 7
+  add_initializer(m, "v", kE5M2, {2}, std::string("\x3C\xC1", 2));  // 1, -2.5
   const OnnxModel model = load_bytes(m.SerializeAsString());
   CHECK(model.parameters().empty());
   check_equal(run(model, {{"x", doubles({2, 4}, {2})}}).at("y"), {0, 11.5});

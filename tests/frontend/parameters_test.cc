@@ -220,8 +220,9 @@ TEST_CASE("real names are kept") {
 
 TEST_CASE("tf2onnx's names give those of Keras back") {
   auto original = [](const std::string& name) {
-    const OnnxModel m = model_of(graph_text("g (float[n,2] x) => (float[n,2] y) <float[2,2] `" + name +
-                                            "` = {1,2,3,4}> { y = MatMul(x, `" + name + "`) }"));
+    const OnnxModel m =
+        model_of(graph_text("g (float[n,2] x) => (float[n,2] y) <float[2,2] `" + name +
+                            "` = {1,2,3,4}> { y = MatMul(x, `" + name + "`) }"));
     return m.parameters()[0].original + " in " + m.parameters()[0].module;
   };
   CHECK(original("StatefulPartitionedCall/model/fc/MatMul/ReadVariableOp:0") ==

@@ -124,14 +124,18 @@ TEST_CASE("an operator that only an impossible branch holds is no obstacle") {
   const std::string branches =
       " y = If (c) <then_branch = t () => (float[n] p) { p = Neg(x) },"
       " else_branch = e () => (float[n] q) { q = Cosmic(x) }> }";
-  const auto known = session_of(
-      "g (float[n] x) => (float[n] y) { c = Constant<value = bool {1}>()" + branches);
+  const auto known =
+      session_of("g (float[n] x) => (float[n] y) { c = Constant<value = bool {1}>()" + branches);
   CHECK(run(*known, {{"x", doubles({2}, {1})}}).loss == -2);
   const auto decided = session_of(
       "g (float[n] x) => (float[n] y) <float zero = {0}>"
-      "{ s = ReduceSum<keepdims = 0>(x) c = Greater(s, zero)" + branches);
-  CHECK(testing::contains(testing::failure([&] { run(*decided, {{"x", doubles({2}, {1})}}); },
-                                           ErrorCode::kUnsupported),
+      "{ s = ReduceSum<keepdims = 0>(x) c = Greater(s, zero)" +
+      branches);
+  CHECK(testing::contains(testing::failure(
+                              [&] {
+                                run(*decided, {{"x", doubles({2}, {1})}});
+                              },
+                              ErrorCode::kUnsupported),
                           "Cosmic"));
 }
 
@@ -159,9 +163,9 @@ TEST_CASE("training follows the branch of each batch, and leaves the other's wei
   options.optimizer = "sgd";
   options.lr = 0.5;
   Trainer trainer(module, options);
-  trainer.step({{"x", doubles({2, 1}, {2})}});    // a -= 0.5 x
-  trainer.step({{"x", doubles({-2, 1}, {2})}});   // b -= 0.5 x^2
-  trainer.step({{"x", doubles({4, 1}, {2})}});    // a again
+  trainer.step({{"x", doubles({2, 1}, {2})}});   // a -= 0.5 x
+  trainer.step({{"x", doubles({-2, 1}, {2})}});  // b -= 0.5 x^2
+  trainer.step({{"x", doubles({4, 1}, {2})}});   // a again
   CHECK(max_difference(module.get_parameter("a").value(), doubles({0, -3}, {2})) < 1e-12);
   CHECK(max_difference(module.get_parameter("b").value(), doubles({3, 6.5}, {2})) < 1e-12);
 }

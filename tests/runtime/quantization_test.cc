@@ -9,8 +9,7 @@
 namespace trainrt {
 namespace {
 
-Module load(const std::string& graph, bool straight_through,
-            std::vector<std::string> freeze = {}) {
+Module load(const std::string& graph, bool straight_through, std::vector<std::string> freeze = {}) {
   onnx::ModelProto model;
   const std::string text = "<ir_version: 10, opset_import: [\"\" : 21]>" + graph;
   const auto status = onnx::OnnxParser::Parse(model, text.c_str());

@@ -57,8 +57,8 @@ TEST_CASE("DeformConv with groups, strides, pads, dilations and a mask") {
     const Tensor y = full(opset).y();
     CHECK(y.shape() == Shape{2, 4, 4, 2});
     check_projection(y, 4.429359944522008);
-    const double first[] = {1.1960564749600628,  0.656533242054736,   0.30952924852072516,
-                            0.3259688488348847,  0.5374956672353208,  0.1782549704600887,
+    const double first[] = {1.1960564749600628,  0.656533242054736,    0.30952924852072516,
+                            0.3259688488348847,  0.5374956672353208,   0.1782549704600887,
                             -0.1247389450430055, -0.025557015493895326};
     for (size_t i = 0; i < 8; ++i) CHECK(std::abs(y.data<double>()[i] - first[i]) < 1e-13);
   }
@@ -155,12 +155,11 @@ TEST_CASE("DeformConv refuses shapes that do not fit") {
   CHECK(of({1, 1, 3, 3}, {1, 1, 2, 2}, {1, 8, 2, 2}).attr("group", 0).refusal() == "invalid");
   CHECK(of({1, 1, 3, 3}, {1, 1, 2, 2}, {1, 8, 2, 2}).attr("offset_group", 2).refusal() ==
         "invalid");
-  CHECK(of({1, 1, 3, 3}, {1, 1, 2, 2}, {1, 8, 2, 2})
-            .attr("pads", list({-1, 0, 0, 0}))
-            .refusal() == "invalid");
-  CHECK(of({1, 1, 3, 3}, {1, 1, 2, 2}, {1, 8, 2, 2})
-            .input(Tensor(DType::kFloat64, {2}))
-            .refusal() == "invalid");
+  CHECK(of({1, 1, 3, 3}, {1, 1, 2, 2}, {1, 8, 2, 2}).attr("pads", list({-1, 0, 0, 0})).refusal() ==
+        "invalid");
+  CHECK(
+      of({1, 1, 3, 3}, {1, 1, 2, 2}, {1, 8, 2, 2}).input(Tensor(DType::kFloat64, {2})).refusal() ==
+      "invalid");
   CHECK(of({1, 1, 3, 3}, {1, 1, 2, 2}, {1, 8, 2, 2})
             .absent()
             .input(Tensor(DType::kFloat64, {1, 8, 2, 2}))

@@ -59,7 +59,9 @@ TEST_CASE("DynamicQuantizeLinear includes zero in its range") {
 }
 
 TEST_CASE("QuantizeLinear: the zero point's type, or the one asked for") {
-  const auto of = [](OneNode n) { return n.input(reals({-40000, -1.5, 2.5, 40000, 1e9})).input(real(1)); };
+  const auto of = [](OneNode n) {
+    return n.input(reals({-40000, -1.5, 2.5, 40000, 1e9})).input(real(1));
+  };
   CHECK_SAME(of(node("QuantizeLinear", 21)).input(ints({0}, {}).to(DType::kInt16)).y(),
              ints({-32768, -2, 2, 32767, 32767}).to(DType::kInt16));
   CHECK_SAME(of(node("QuantizeLinear", 21).attr("output_dtype", 4)).y(),
@@ -146,8 +148,9 @@ TEST_CASE("QuantizeLinear along an axis, in blocks, of integers") {
 }
 
 TEST_CASE("DequantizeLinear of wide integers and of narrow floats") {
-  CHECK_SAME(node("DequantizeLinear").input(ints({-70000, 3}).to(DType::kInt32)).input(real(0.5)).y(),
-             reals({-35000, 1.5}));
+  CHECK_SAME(
+      node("DequantizeLinear").input(ints({-70000, 3}).to(DType::kInt32)).input(real(0.5)).y(),
+      reals({-35000, 1.5}));
   CHECK_SAME(node("DequantizeLinear", 23)
                  .attr("output_dtype", 1)
                  .input(reals({-6, 0.5}))
@@ -159,7 +162,8 @@ TEST_CASE("DequantizeLinear of wide integers and of narrow floats") {
 }
 
 TEST_CASE("QuantizeLinear has a gradient only straight through") {
-  const Tensor x = reals({-2, -1.26, -1, 0.3, 63.6, 63.8, 70, kInfinity}), dy = reals({1, 2, 3, 4, 5, 6, 7, 8});
+  const Tensor x = reals({-2, -1.26, -1, 0.3, 63.6, 63.8, 70, kInfinity}),
+               dy = reals({1, 2, 3, 4, 5, 6, 7, 8});
   const auto of = [&](int type) {
     OneNode n = node("QuantizeLinear", 23);
     n.attr("output_dtype", type).input(x).input(real(0.5));
@@ -207,8 +211,9 @@ TEST_CASE("QLinearMatMul") {
   };
   const Tensor y = bytes({168, 115, 255, 1, 66, 151}, {2, 3});
   CHECK_SAME(of(real(0.0066), bytes({113}, {}), real(0.00705)).y(), y);
-  CHECK_SAME(of(reals({0.0066, 0.0066}), bytes({113, 113}, {2}), reals({0.00705, 0.00705, 0.00705})).y(),
-             y);
+  CHECK_SAME(
+      of(reals({0.0066, 0.0066}), bytes({113, 113}, {2}), reals({0.00705, 0.00705, 0.00705})).y(),
+      y);
   CHECK_SAME(of(reals({0.0066, 0.0066}, {2, 1}), bytes({113, 113}, {2, 1}), real(0.00705)).y(), y);
   CHECK(of(real(1), bytes({1, 2, 3}, {3}), real(1)).refusal() == "invalid");
   CHECK(of(real(1), bytes({1}, {}), reals({1, 2, 3, 4})).refusal() == "invalid");
@@ -279,8 +284,8 @@ TEST_CASE("QLinearConv with scales per channel and a bias") {
                  .input(bytes({128}, {1}))
                  .input(ints({100, -2000, 3000}).to(DType::kInt32))
                  .y(),
-             bytes({129, 131, 131, 86, 80, 90, 120, 96, 82, 77, 255, 41, 10, 0,  0,  0,  0,   19,
-                    107, 131, 131, 90, 83, 93, 123, 99, 85, 81, 255, 41, 20, 0,  0,  0,  0,   23},
+             bytes({129, 131, 131, 86, 80, 90, 120, 96, 82, 77, 255, 41, 10, 0, 0, 0, 0, 19,
+                    107, 131, 131, 90, 83, 93, 123, 99, 85, 81, 255, 41, 20, 0, 0, 0, 0, 23},
                    {2, 3, 2, 3}));
 }
 
@@ -290,10 +295,10 @@ TEST_CASE("ConvInteger") {
                  .input(pattern({3, 1, 2, 2}, true))
                  .input(bytes({100}, {}))
                  .y(),
-             ints({247,    580,    572,    -10544, -12200, -9670,  941,    -1982,  -3696,
-                   -4426,  21225,  -8838,  -12797, -18976, -15180, -14621, -15879, -12070,
-                   -5320,  535,    682,    -9574,  -11230, -8920,  1336,   -1587,  -3366,
-                   -3856,  21795,  -8928,  -11962, -18141, -14630, -14451, -15709, -11720},
+             ints({247,   580,   572,   -10544, -12200, -9670,  941,    -1982,  -3696,
+                   -4426, 21225, -8838, -12797, -18976, -15180, -14621, -15879, -12070,
+                   -5320, 535,   682,   -9574,  -11230, -8920,  1336,   -1587,  -3366,
+                   -3856, 21795, -8928, -11962, -18141, -14630, -14451, -15709, -11720},
                   {2, 3, 2, 3})
                  .to(DType::kInt32));
   const auto of = [](Tensor zero) {
@@ -303,8 +308,7 @@ TEST_CASE("ConvInteger") {
         .absent()
         .input(std::move(zero));
   };
-  CHECK_SAME(of(bytes({1, 5}, {2})).y(),
-             ints({3, 6, 9, 0, 0, 0}, {1, 2, 3}).to(DType::kInt32));
+  CHECK_SAME(of(bytes({1, 5}, {2})).y(), ints({3, 6, 9, 0, 0, 0}, {1, 2, 3}).to(DType::kInt32));
   CHECK(of(bytes({1, 2, 3}, {3})).refusal() == "invalid");
 }
 
@@ -317,7 +321,8 @@ TEST_CASE("quantized products and convolutions of what does not fit are refused"
 const double kSmall = std::ldexp(1.0, -127);
 
 TEST_CASE("Cast to float8 and float4 rounds to even and saturates") {
-  const Tensor x = reals({0.3, 1.75, 5.5, -100, 248, 464, 465, 61440, 1e9, kInfinity, kNothing, 1e-10});
+  const Tensor x =
+      reals({0.3, 1.75, 5.5, -100, 248, 464, 465, 61440, 1e9, kInfinity, kNothing, 1e-10});
   const auto of = [&](int type, int saturate) {
     OneNode n = node("Cast", 24).attr("to", type).attr("saturate", saturate).input(x);
     const Tensor y = n.y();
@@ -332,8 +337,8 @@ TEST_CASE("Cast to float8 and float4 rounds to even and saturates") {
              reals({0.3125, 1.75, 5.5, -96, 240, 240, 240, 240, 240, 240, kNothing, 0}));
   CHECK_SAME(of(kE4M3FNUZ, 0), reals({0.3125, 1.75, 5.5, -96, kNothing, kNothing, kNothing,
                                       kNothing, kNothing, kNothing, kNothing, 0}));
-  CHECK_SAME(of(kE5M2, 1), reals({0.3125, 1.75, 6, -96, 256, 448, 448, 57344, 57344, 57344,
-                                  kNothing, 0}));
+  CHECK_SAME(of(kE5M2, 1),
+             reals({0.3125, 1.75, 6, -96, 256, 448, 448, 57344, 57344, 57344, kNothing, 0}));
   CHECK_SAME(of(kE5M2, 0), reals({0.3125, 1.75, 6, -96, 256, 448, 448, kInfinity, kInfinity,
                                   kInfinity, kNothing, 0}));
   CHECK_SAME(of(kE5M2FNUZ, 0), reals({0.3125, 1.75, 6, -96, 256, 448, 448, kNothing, kNothing,
@@ -384,8 +389,9 @@ TEST_CASE("Cast to narrow integers keeps the low bits") {
 }
 
 TEST_CASE("Cast between narrow types, and gradients through them") {
-  CHECK_SAME(node("Cast", 21).attr("to", kE4M3FN).input(signed_bytes({-8, 7}, {2})).narrow(kInt4).y(),
-             reals({-8, 7}));
+  CHECK_SAME(
+      node("Cast", 21).attr("to", kE4M3FN).input(signed_bytes({-8, 7}, {2})).narrow(kInt4).y(),
+      reals({-8, 7}));
   CHECK_SAME(node("Cast", 21).attr("to", 1).input(reals({-8, 7})).narrow(kE4M3FN).y(),
              reals({-8, 7}));
   CHECK_SAME(node("CastLike", 21).input(reals({5.5})).input(reals({0})).narrow(kE5M2).y(),
@@ -393,8 +399,9 @@ TEST_CASE("Cast between narrow types, and gradients through them") {
   CHECK_SAME(node("CastLike", 21).input(reals({5.5})).input(bytes({0}, {1})).narrow(kUint4).y(),
              bytes({5}, {1}));
   CHECK_SAME(node("CastLike", 21).input(reals({5.5})).input(reals({0})).y(), reals({5.5}));
-  CHECK_SAME(node("Cast", 21).attr("to", kE4M3FN).input(reals({5.4, 900})).gradient(0, reals({2, 3})),
-             reals({2, 3}));
+  CHECK_SAME(
+      node("Cast", 21).attr("to", kE4M3FN).input(reals({5.4, 900})).gradient(0, reals({2, 3})),
+      reals({2, 3}));
   // Half precision is computed in the working type.
   CHECK_SAME(node("Cast", 21).attr("to", 10).input(reals({1.0001})).y(), reals({1.0001}));
 }

@@ -16,8 +16,7 @@ Tensor images() {
   return t;
 }
 
-const Tensor kRois =
-    reals({0.5, 0.25, 3.75, 3, -1, 1, 6, 2.5, 2, 2, 2.25, 2.25}, {3, 4});
+const Tensor kRois = reals({0.5, 0.25, 3.75, 3, -1, 1, 6, 2.5, 2, 2, 2.25, 2.25}, {3, 4});
 const Tensor kImages = ints({1, 0, 1});
 
 OneNode align(int64_t opset, int height, int width) {
@@ -33,7 +32,8 @@ OneNode align(int64_t opset, int height, int width) {
 void check_gradient(const OneNode& node, const std::vector<Tensor>& inputs, int input) {
   const auto rebuilt = [&](const Tensor& x) {
     OneNode n = node;
-    for (size_t i = 0; i < inputs.size(); ++i) n.input(static_cast<int>(i) == input ? x : inputs[i]);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      n.input(static_cast<int>(i) == input ? x : inputs[i]);
     return n;
   };
   const Tensor x = inputs[static_cast<size_t>(input)];
@@ -84,10 +84,10 @@ TEST_CASE("RoiAlign without the half pixel, which opset 10 does not know") {
 }
 
 TEST_CASE("RoiAlign max takes the largest weighted corner") {
-  CHECK_SAME(align(22, 1, 2).attr("sampling_ratio", 2).attr("mode", "max").y(),
-             reals({2.459716796875, 4.198974609375, 2.87109375, 2.529296875, 2.041015625,
-                    2.470703125},
-                   {3, 1, 1, 2}));
+  CHECK_SAME(
+      align(22, 1, 2).attr("sampling_ratio", 2).attr("mode", "max").y(),
+      reals({2.459716796875, 4.198974609375, 2.87109375, 2.529296875, 2.041015625, 2.470703125},
+            {3, 1, 1, 2}));
 }
 
 TEST_CASE("RoiAlign's gradient flows to the image alone") {
@@ -111,13 +111,10 @@ TEST_CASE("RoiAlign of no rois, and of rois beyond the image") {
                  .y(),
              Tensor(DType::kFloat64, {0, 1, 1, 1}));
   const auto of = [](std::initializer_list<double> roi) {
-    return OneNode("RoiAlign", 16)
-        .input(images())
-        .input(reals(roi, {1, 4}))
-        .input(ints({0}));
+    return OneNode("RoiAlign", 16).input(images()).input(reals(roi, {1, 4})).input(ints({0}));
   };
   CHECK_SAME(of({100, 100, 104, 104}).y(), reals({0}, {1, 1, 1, 1}));
-  CHECK_SAME(of({3, 3, 1, 1}).y(), reals({0}, {1, 1, 1, 1}));  // no samples in a turned roi
+  CHECK_SAME(of({3, 3, 1, 1}).y(), reals({0}, {1, 1, 1, 1}));          // no samples in a turned roi
   CHECK(std::abs(of({-1e12, -1e12, 1e12, 1e12}).y().item()) < 1e-20);  // a few cells of many
   CHECK_THROWS_AS(of({0, 0, std::nan(""), 1}).y(), Error);
   CHECK_THROWS_AS(of({0, 0, 1e300, 1}).y(), Error);
@@ -149,7 +146,8 @@ const Tensor kNumberedRois =
     reals({1, 0.5, 0.25, 3.75, 3, 0, -1, 1, 6, 2.5, 1, 2, 2, 2.25, 2.25}, {3, 5});
 
 OneNode max_pool(int64_t height, int64_t width) {
-  return OneNode("MaxRoiPool", 7).attr("pooled_shape", AttrValue(std::vector<int64_t>{height, width}));
+  return OneNode("MaxRoiPool", 7)
+      .attr("pooled_shape", AttrValue(std::vector<int64_t>{height, width}));
 }
 
 TEST_CASE("MaxRoiPool takes whole cells") {
@@ -175,9 +173,9 @@ TEST_CASE("MaxRoiPool: the gradient, empty bins, refusals") {
 }
 
 // Six boxes in three places.
-const Tensor kBoxes = reals({0, 0, 1, 1, 0, 0.1, 1, 1.1, 0, -0.1, 1, 0.9, 0, 10, 1, 11,
-                             0, 10.1, 1, 11.1, 0, 100, 1, 101},
-                            {1, 6, 4});
+const Tensor kBoxes = reals(
+    {0, 0, 1, 1, 0, 0.1, 1, 1.1, 0, -0.1, 1, 0.9, 0, 10, 1, 11, 0, 10.1, 1, 11.1, 0, 100, 1, 101},
+    {1, 6, 4});
 const Tensor kScores = reals({0.9, 0.75, 0.6, 0.95, 0.5, 0.3}, {1, 1, 6});
 
 OneNode suppress(const Tensor& boxes, const Tensor& scores, int64_t most) {
@@ -199,12 +197,12 @@ TEST_CASE("NonMaxSuppression keeps the best box of each place") {
 }
 
 TEST_CASE("NonMaxSuppression: corners in any order, centres, equal boxes") {
-  const Tensor turned = reals({1, 1, 0, 0, 0, 0.1, 1, 1.1, 0, 0.9, 1, -0.1, 0, 10, 1, 11,
-                               1, 10.1, 0, 11.1, 1, 101, 0, 100},
-                              {1, 6, 4});
+  const Tensor turned = reals(
+      {1, 1, 0, 0, 0, 0.1, 1, 1.1, 0, 0.9, 1, -0.1, 0, 10, 1, 11, 1, 10.1, 0, 11.1, 1, 101, 0, 100},
+      {1, 6, 4});
   CHECK_SAME(suppress(turned, kScores, 3).y(), ints({0, 0, 3, 0, 0, 0, 0, 0, 5}, {3, 3}));
-  const Tensor centres = reals({0.5, 0.5, 1, 1, 0.5, 0.6, 1, 1, 0.5, 0.4, 1, 1, 0.5, 10.5, 1, 1,
-                                0.5, 10.6, 1, 1, 0.5, 100.5, 1, 1},
+  const Tensor centres = reals({0.5, 0.5,  1, 1, 0.5, 0.6,  1, 1, 0.5, 0.4,   1, 1,
+                                0.5, 10.5, 1, 1, 0.5, 10.6, 1, 1, 0.5, 100.5, 1, 1},
                                {1, 6, 4});
   CHECK_SAME(suppress(centres, kScores, 3).attr("center_point_box", 1).y(),
              ints({0, 0, 3, 0, 0, 0, 0, 0, 5}, {3, 3}));
@@ -212,8 +210,7 @@ TEST_CASE("NonMaxSuppression: corners in any order, centres, equal boxes") {
   CHECK_SAME(suppress(equal, reals({0.5, 0.5}, {1, 1, 2}), 3).y(), ints({0, 0, 0}, {1, 3}));
   // An overlap of exactly the threshold stays.
   const Tensor half = reals({0, 0, 1, 2, 0, 0, 1, 1}, {1, 2, 4});
-  CHECK_SAME(suppress(half, reals({0.5, 0.4}, {1, 1, 2}), 3).y(),
-             ints({0, 0, 0, 0, 0, 1}, {2, 3}));
+  CHECK_SAME(suppress(half, reals({0.5, 0.4}, {1, 1, 2}), 3).y(), ints({0, 0, 0, 0, 0, 1}, {2, 3}));
 }
 
 TEST_CASE("NonMaxSuppression counts for each image and class") {
@@ -229,8 +226,9 @@ TEST_CASE("NonMaxSuppression needs contents, and shapes that fit") {
   CHECK(suppress(kBoxes, reals({1}, {1, 1, 1}), 1).refusal() == "invalid");
   CHECK(suppress(reals({1}), kScores, 1).refusal() == "invalid");
   CHECK(suppress(kBoxes, kScores, 1).attr("center_point_box", 2).refusal() == "invalid");
-  CHECK_SAME(suppress(Tensor(DType::kFloat64, {1, 0, 4}), Tensor(DType::kFloat64, {1, 2, 0}), 1).y(),
-             ints({}, {0, 3}));
+  CHECK_SAME(
+      suppress(Tensor(DType::kFloat64, {1, 0, 4}), Tensor(DType::kFloat64, {1, 2, 0}), 1).y(),
+      ints({}, {0, 3}));
 }
 
 }  // namespace

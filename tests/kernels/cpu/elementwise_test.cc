@@ -126,8 +126,8 @@ void check_binary(Op op, Tolerance tolerance, double lo = -2, double hi = 2) {
 }
 
 TEST_CASE("arithmetic with every form of broadcasting on CPU") {
-  for (Op op : {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kChainMul, Op::kChainDiv, Op::kMax,
-                Op::kMin})
+  for (Op op :
+       {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kChainMul, Op::kChainDiv, Op::kMax, Op::kMin})
     check_binary(op, kExact);
   for (Op op : {Op::kChainMul, Op::kChainDiv}) {
     check_rows({op, {Operand(Tensor::scalar(0.0f)), Operand(special_values())}}, kExact);
