@@ -110,4 +110,13 @@ void report_quantization(const Graph& graph, std::span<const ValueId> ends,
   }
 }
 
+void report_quantized_weights(const Graph& graph, Diagnostics& problems) {
+  for (const SourceRef& source : graph.sources()) {
+    if (!quantizes(source) && source.op != "DequantizeLinear") continue;
+    problems.add({source.node, source.op, source.domain, source.opset, "no_gradient",
+                  "the file is quantized and has no float weights: train the float model and "
+                  "quantize the result"});
+  }
+}
+
 }  // namespace trainrt

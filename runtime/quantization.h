@@ -15,6 +15,9 @@ void report_quantization(const Graph& graph, std::span<const ValueId> ends,
                          std::span<const ValueId> wrt, bool straight_through,
                          Diagnostics& problems);
 
+/// Of a model in which nothing can be trained: the nodes that tell that it is a quantized one.
+void report_quantized_weights(const Graph& graph, Diagnostics& problems);
+
 }  // namespace trainrt
 
 #endif  // TRAINRT_RUNTIME_QUANTIZATION_H_

@@ -8,6 +8,7 @@
 #include "kernels/reference/evaluate.h"
 #include "runtime/glob.h"
 #include "runtime/input_check.h"
+#include "runtime/quantization.h"
 #include "runtime/threads.h"
 
 namespace trainrt {
@@ -195,6 +196,8 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
     TRAINRT_CHECK(built.needs_value.empty(), "specialization asks for values that it was given");
     for (const Problem& p : found.problems()) problems.add(p);
     if (found.empty() && spec.update && built.trainable.empty()) {
+      if (parameters_.empty()) report_quantized_weights(built.graph, problems);
+      problems.throw_if_any(ErrorCode::kUnsupported, "the model cannot be trained");
       throw Error(
           ErrorCode::kUnsupported,
           "nothing to train: the loss depends on none of the " +
@@ -353,6 +356,7 @@ std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch, Diag
   StepGraph built = build_graph(spec, batch, {}, problems);
   if (problems.empty()) {
     partition(built.graph, kernels(), problems);
+    if (parameters_.empty()) report_quantized_weights(built.graph, problems);
   }
   return built.trainable;
 }

@@ -58,6 +58,9 @@ std::string_view advice(std::string_view kind) {
     return "give the input that decides it as a constant (--set NAME=VALUE), or export with fixed "
            "shapes";
   }
+  if (kind == "nothing_to_train") {
+    return "trainrt inspect gives, for each weight, the reason why it is no parameter";
+  }
   if (kind == "memory") return "use a smaller batch, shorter sequences or smaller inputs";
   if (kind == "invalid") {
     return "the file breaks ONNX's rules, or the inputs do not fit it: check it with onnx.checker "

@@ -322,7 +322,7 @@ std::vector<Problem> Module::check(const TensorMap& inputs) {
     spec.seeds = Seeds::kLoss;
     const std::vector<std::string> trainable = session.check(spec, batch, problems);
     if (problems.empty() && trainable.empty()) {
-      problems.add({"", "", "", 0, "invalid",
+      problems.add({"", "", "", 0, "nothing_to_train",
                     "nothing to train: no float output depends on a parameter that is not frozen"});
     }
   } catch (const Error& e) {
