@@ -20,15 +20,21 @@ def distance(got, want, floor):
     return float(np.max(np.abs(got - want)) / max(np.max(np.abs(want)), floor))
 
 
+def found(got, name):
+    """The gradient of a parameter that the file holds under "a", transposed as "a^T", or more than once as "a+b^T"; None when none is."""
+    if name in got:
+        return got[name]
+    parts = [np.transpose(got[p[:-2]]) if p.endswith("^T") else got[p] for p in name.split("+") if p.removesuffix("^T") in got]
+    return sum(parts) if parts else None
+
+
 def worst_gradient(got, want):
-    """(error, name): `want` maps "a" or "a+b" (one parameter held twice: the gradients add up) to arrays."""
+    """(error, name)"""
     floor = 1e-3 * max((float(np.abs(v).max(initial=0)) for v in want.values()), default=0) + 1e-30
     worst = (0.0, "")
     for name, value in want.items():
-        parts = [got.get(part) for part in name.split("+")] if name not in got else [got[name]]
-        parts = [p for p in parts if p is not None]
-        error = distance(sum(parts), value, floor) if parts else \
-            float(np.abs(value).max(initial=0) / floor > 1e-6) * float("inf") if np.abs(value).any() else 0.0
+        gradient = found(got, name)
+        error = distance(np.zeros_like(value) if gradient is None else gradient, value, floor)
         if not error <= worst[0]:
             worst = (error, name)
     return worst
@@ -141,7 +147,15 @@ class Comparison:
             return False
         self.hold("float32", single, want, True)
         worst = max(self.result[k] for k in ("float32", "float32_loss", "float32_output"))
-        return good and (worst <= SINGLE or self.steady_elsewhere())
+        return good and (worst <= SINGLE or self.steady_elsewhere() or self.unsteady(worst, want))
+
+    def unsteady(self, worst, want):
+        """Whether the oracle itself is as far off in float32: BatchNormalization over a few values magnifies rounding."""
+        other = self.ask_oracle("float32", "oracle32.npz")
+        if other is None:
+            return False
+        self.hold("oracle32", other, want, True)
+        return worst <= 4 * max(self.result[k] for k in ("oracle32", "oracle32_loss", "oracle32_output"))
 
     def steady_elsewhere(self):
         """Whether float32 is near float64 for one of three other batches: a value near a kink of ReLU falls on its other side

@@ -66,13 +66,14 @@ def to_onnx(exporter, module, inputs, outputs, path, training):
         mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
         dynamic = {name: {0: "batch"} for name, x in inputs.items() if x.shape[0] == batch}
 
-        def write(axes):
-            torch.onnx.export(module, tuple(inputs.values()), path, dynamo=False, opset_version=OPSETS[exporter],
-                              training=mode, input_names=names, output_names=outputs, dynamic_axes=axes)
+        def write(axes, opset=OPSETS[exporter]):
+            torch.onnx.export(module, tuple(inputs.values()), path, dynamo=False, opset_version=opset, training=mode,
+                              input_names=names, output_names=outputs, dynamic_axes=axes)
         try:
             write(dynamic)
-        except Exception:  # some convolutions need the sizes of computed kernels
-            write(None)
+        except Exception as error:
+            # Some operators came later, and some conversions need the sizes of computed values.
+            write(dynamic, 20) if "added in version" in str(error) else write(None)
         return
     # Optimizing folds every BatchNormalization into its convolution, also for a module in training mode.
     program = torch.onnx.export(module, tuple(inputs.values()), dynamo=True, opset_version=OPSETS[exporter],
@@ -107,20 +108,34 @@ def target_of(kind, y, classes):
     return torch.randn(y.shape)
 
 
-def autograd(module, inputs, outputs, losses, targets):
-    """Gradient of every parameter in float64, by name."""
-    module = module.double()
-    inputs = [x.double() if x.is_floating_point() else x for x in inputs.values()]
+def autograd(module, inputs, outputs, losses, targets, dtype):
+    """(loss, {name: gradient} for every parameter); raises where the module cannot do it in this type."""
+    module = copy.deepcopy(module).to(dtype)
+    inputs = [x.to(dtype) if x.is_floating_point() else x for x in inputs.values()]
     results = dict(zip(outputs, as_list(module(*inputs))))
     total = 0.0
     for kind, output, weight in losses:
         target = targets.get(output)
-        target = target.double() if target is not None and target.is_floating_point() else target
-        total = total + weight * loss_of(kind, results[output].double(), target)
+        target = target.to(dtype) if target is not None and target.is_floating_point() else target
+        total = total + weight * loss_of(kind, results[output].to(dtype), target)
     parameters = {k: p for k, p in module.named_parameters() if p.requires_grad}
     gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
     found = {k: g.numpy() for k, g in zip(parameters, gradients) if g is not None}
-    return float(total.detach()), found
+    loss = float(total.detach())
+    if not np.isfinite(loss) or not all(np.isfinite(g).all() for g in found.values()):
+        raise ArithmeticError("gradients that are not finite")
+    return loss, found
+
+
+def truth(module, inputs, outputs, losses, targets):
+    """(loss, gradients, note): in float32 where a module's own code forbids float64."""
+    notes = []
+    for dtype in (torch.float64, torch.float32):
+        try:
+            return *autograd(module, inputs, outputs, losses, targets, dtype), "; ".join(notes)
+        except Exception as error:
+            notes.append(f"{dtype}: {type(error).__name__}: {error}".splitlines()[0][:150])
+    return None, {}, "; ".join(notes)
 
 
 def names_in_file(model, parameters):
@@ -181,18 +196,11 @@ def attempt(entry, exporter, training, folder):
                 part.train()
     parameters = dict(module.named_parameters())
     names = names_in_file(model, parameters)
-    arrays = {}
-    try:
-        loss, gradients = autograd(module, inputs, outputs, losses, targets)
-        arrays["loss"] = np.array(loss)
-        for name, places in names.items():
-            if name in gradients:
-                turned = places[0][1]
-                arrays["+".join(place for place, _ in places)] = \
-                    np.ascontiguousarray(gradients[name].T) if turned else gradients[name]
-        note = ""
-    except Exception as error:  # a module whose own code holds float32 constants
-        note = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    loss, gradients, note = truth(module, inputs, outputs, losses, targets)
+    arrays = {} if loss is None else {"loss": np.array(loss)}
+    for name, places in names.items():
+        if name in gradients:
+            arrays["+".join(place + ("^T" if turned else "") for place, turned in places)] = gradients[name]
     np.savez(folder / "module.npz", **arrays)
     graph_inputs = {i.name for i in model.graph.input}
     batch = {k: v.numpy() for k, v in inputs.items() if k in graph_inputs}

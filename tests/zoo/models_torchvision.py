@@ -46,9 +46,9 @@ vision("efficientnet_v2_s", lambda: efficientnet.EfficientNet([
     efficientnet.FusedMBConvConfig(1, 3, 1, 8, 8, 1), efficientnet.FusedMBConvConfig(4, 3, 2, 8, 16, 1),
     efficientnet.MBConvConfig(4, 3, 2, 16, 24, 1), efficientnet.MBConvConfig(6, 3, 2, 24, 32, 1)], 0.0, 0.0, 5,
     norm_layer=partial(nn.BatchNorm2d, eps=1e-3), last_channel=64), image(64))
-vision("googlenet", lambda: googlenet(num_classes=5, init_weights=False), image(64),
+vision("googlenet", lambda: googlenet(num_classes=5, init_weights=False), image(96),
        {"y": "cross_entropy", "aux2": "cross_entropy*0.3", "aux1": "cross_entropy*0.3"}, outputs=("y", "aux2", "aux1"))
-vision("inception_v3", lambda: inception.Inception3(num_classes=5, aux_logits=False, init_weights=False), image(75))
+vision("inception_v3", lambda: inception.Inception3(num_classes=5, aux_logits=False, init_weights=False), image(107))
 for kind, ratio in (("x", None), ("y", 0.25)):
     vision(f"regnet_{kind}_400mf", lambda ratio=ratio: regnet.RegNet(regnet.BlockParams.from_init_params(
         depth=6, w_0=8, w_a=8.0, w_m=2.0, group_width=8, se_ratio=ratio), num_classes=5), image(64))
@@ -123,7 +123,7 @@ vision("rpn", lambda: Call(nn.ModuleList([fpn(), detection.rpn.RPNHead(256, 1)])
 
 
 def small_faster_rcnn():
-    anchors = detection.anchor_utils.AnchorGenerator(((8,), (16,), (32,)), ((1.0,),) * 3)
+    anchors = detection.anchor_utils.AnchorGenerator(((8,), (16,), (32,), (64,)), ((1.0,),) * 4)
     return detection.FasterRCNN(fpn(), 3, min_size=64, max_size=64, rpn_anchor_generator=anchors, box_detections_per_img=5,
                                 rpn_pre_nms_top_n_test=20, rpn_post_nms_top_n_test=5)
 

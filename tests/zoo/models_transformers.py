@@ -67,9 +67,10 @@ def encoder(name, prefix, settings=None, length=8, kind="ForMaskedLM", **options
           classes=WORDS, **options)
 
 
-def decoder(name, prefix, settings, kind="ForCausalLM", config=None, length=8, extra=None, **options):
-    model(name, config or prefix + "Config", prefix + kind, text(length), ("input_ids",), settings, classes=WORDS,
-          extra={"use_cache": False} if extra is None else extra, **options)
+def decoder(name, prefix, settings, kind="ForCausalLM", config=None, length=8, extra=None, mask=True, **options):
+    """With a mask of the padding: without one, transformers looks for packed sequences by an operator that does not export."""
+    model(name, config or prefix + "Config", prefix + kind, masked(length) if mask else text(length), ("input_ids", "attention_mask")[:1 + mask],
+          settings, classes=WORDS, extra={"use_cache": False} if extra is None else extra, **options)
 
 
 def seq2seq(name, prefix, settings, kind="ForConditionalGeneration", length=8, **options):
@@ -111,7 +112,7 @@ model("nystromformer", "NystromformerConfig", "NystromformerForMaskedLM", text()
 encoder("deberta", "Deberta", {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0, "position_biased_input": False})
 encoder("deberta_v2", "DebertaV2", {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "share_att_key": True, "position_buckets": 4,
                                     "norm_rel_ebd": "layer_norm"})
-encoder("longformer", "Longformer", {"attention_window": [4, 4]})
+encoder("longformer", "Longformer", {"attention_window": [4, 4], "onnx_export": True})
 encoder("big_bird", "BigBird", {"attention_type": "block_sparse", "block_size": 2, "num_random_blocks": 1}, length=32)
 encoder("big_bird_full", "BigBird", {"attention_type": "original_full"})
 model("fnet", "FNetConfig", "FNetForMaskedLM", text(), ("input_ids",), {k: v for k, v in BERT.items() if k not in (
@@ -194,7 +195,7 @@ decoder("mamba2", "Mamba2", dict(vocab_size=WORDS, hidden_size=WIDE, state_size=
                                  head_dim=16, n_groups=2, chunk_size=4))
 decoder("falcon_mamba", "FalconMamba", dict(vocab_size=WORDS, hidden_size=WIDE, state_size=4, num_hidden_layers=DEEP, conv_kernel=3, time_step_rank=4))
 decoder("rwkv", "Rwkv", dict(vocab_size=WORDS, hidden_size=WIDE, num_hidden_layers=DEEP, attention_hidden_size=WIDE, intermediate_size=48,
-                             context_length=8))
+                             context_length=8), mask=False)
 decoder("recurrent_gemma", "RecurrentGemma", {**LLAMA, "lru_width": WIDE, "attention_window_size": 4, "num_hidden_layers": 3, "head_dim": 8})
 decoder("jamba", "Jamba", {**LLAMA, "num_experts": 2, "num_experts_per_tok": 1, "mamba_d_state": 4, "mamba_d_conv": 3, "mamba_dt_rank": 4,
                            "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1,
@@ -243,7 +244,7 @@ vision("levit", "Levit", dict(image_size=64, hidden_sizes=[16, 24, 32], num_atte
                               drop_path_rate=0, num_labels=5, down_ops=[["Subsample", 4, 4, 4, 2, 2], ["Subsample", 4, 6, 4, 2, 2]]), size=64)
 vision("pvt", "Pvt", dict(image_size=64, num_encoder_blocks=4, depths=[1] * 4, hidden_sizes=[8, 16, 16, 16], num_attention_heads=[1, 2, 2, 2],
                           hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, drop_path_rate=0.0, num_labels=5), size=64)
-vision("cvt", "Cvt", dict(embed_dim=[8, 16, 16], num_heads=[1, 2, 2], depth=[1, 1, 1], mlp_ratio=[2.0] * 3, attention_drop_rate=[0.0] * 3,
+vision("cvt", "Cvt", dict(embed_dim=[8, 16, 16], num_heads=[1, 2, 2], depth=[1, 2, 3], mlp_ratio=[2.0] * 3, attention_drop_rate=[0.0] * 3,
                           drop_rate=[0.0] * 3, drop_path_rate=[0.0] * 3, num_labels=5))
 vision("mobilevit", "MobileViT", dict(image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[4, 8, 8, 12, 16, 16, 32], num_attention_heads=2,
                                       hidden_dropout_prob=0.0, classifier_dropout_prob=0.0, num_labels=5), size=64)
