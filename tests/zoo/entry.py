@@ -17,7 +17,7 @@ class Entry:
     outputs: tuple = ("y",)
     classes: int = 5               # of the targets of cross_entropy
     modes: tuple = ("train", "eval")  # modes to export in, first that works
-    static: dict = dataclasses.field(default_factory=dict)  # inputs given with --set
+    fold: bool = True  # constant folding by the exporter; it can turn one weight into two
 
 
 ENTRIES: list[Entry] = []

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import onnx
+import onnxruntime
 import torch
 import torch.nn.functional as F
 from onnx import numpy_helper
@@ -59,7 +60,20 @@ def has_batch_norm(module):
 
 # ---- exports
 
-def to_onnx(exporter, module, inputs, outputs, path, training):
+def runs(path, inputs):
+    """Whether onnxruntime runs the file: else its message."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, 1
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        session.run(None, {i.name: inputs[i.name].numpy() for i in session.get_inputs()})
+    except Exception as error:
+        return str(error).splitlines()[0][:300]
+    return ""
+
+
+def to_onnx(exporter, module, inputs, outputs, path, training, fold):
+    """Writes the file; the message of onnxruntime when that cannot run it."""
     names = list(inputs)
     batch = next(iter(inputs.values())).shape[0]
     if exporter == "script":
@@ -68,18 +82,23 @@ def to_onnx(exporter, module, inputs, outputs, path, training):
 
         def write(axes, opset=OPSETS[exporter]):
             torch.onnx.export(module, tuple(inputs.values()), path, dynamo=False, opset_version=opset, training=mode,
-                              input_names=names, output_names=outputs, dynamic_axes=axes)
+                              do_constant_folding=fold, input_names=names, output_names=outputs, dynamic_axes=axes)
         try:
             write(dynamic)
         except Exception as error:
             # Some operators came later, and some conversions need the sizes of computed values.
             write(dynamic, 20) if "added in version" in str(error) else write(None)
-        return
+        wrong = runs(path, inputs)
+        if wrong:  # a free batch size can make conversions write what no runtime accepts
+            write(None)
+            wrong = runs(path, inputs)
+        return wrong
     # Optimizing folds every BatchNormalization into its convolution, also for a module in training mode.
     program = torch.onnx.export(module, tuple(inputs.values()), dynamo=True, opset_version=OPSETS[exporter],
-                                optimize=not has_batch_norm(module), verbose=False, input_names=names,
+                                optimize=fold and not has_batch_norm(module), verbose=False, input_names=names,
                                 output_names=outputs)
     program.save(path)
+    return runs(path, inputs)
 
 
 # ---- truth of the module
@@ -131,10 +150,13 @@ def truth(module, inputs, outputs, losses, targets):
     """(loss, gradients, note): in float32 where a module's own code forbids float64."""
     notes = []
     for dtype in (torch.float64, torch.float32):
+        torch.set_default_dtype(dtype)  # for what a forward makes anew
         try:
             return *autograd(module, inputs, outputs, losses, targets, dtype), "; ".join(notes)
         except Exception as error:
             notes.append(f"{dtype}: {type(error).__name__}: {error}".splitlines()[0][:150])
+        finally:
+            torch.set_default_dtype(torch.float32)
     return None, {}, "; ".join(notes)
 
 
@@ -171,7 +193,24 @@ def build(entry, training):
     module = still(entry.build())
     disturb(module)
     inputs = entry.inputs()
+    if not training:
+        settle(module, inputs)
     return module.train(training), inputs
+
+
+def settle(module, inputs):
+    """Running statistics near those of the inputs: with others, deep networks blow up."""
+    norms = [part for part in module.modules() if isinstance(part, BATCH_NORMS) and part.running_mean is not None]
+    momenta = [part.momentum for part in norms]
+    module.eval()
+    for part in norms:
+        part.train()
+        part.momentum = 0.9
+    if norms:
+        with torch.no_grad():
+            module(*inputs.values())
+    for part, momentum in zip(norms, momenta):
+        part.momentum = momentum
 
 
 def attempt(entry, exporter, training, folder):
@@ -183,10 +222,13 @@ def attempt(entry, exporter, training, folder):
     targets = {output: target_of(kind, dict(zip(outputs, results))[output], entry.classes)
                for kind, output, _ in losses if kind not in ("sum", "mean")}
     path = folder / "model.onnx"
-    to_onnx(exporter, module, inputs, outputs, str(path), training)
+    wrong = to_onnx(exporter, module, inputs, outputs, str(path), training, entry.fold)
     model = onnx.load(path)
 
     module, _ = build(entry, training)  # tracing moves running statistics
+    for part in module.modules():
+        if type(part) in (nn.Embedding, nn.EmbeddingBag):
+            part.padding_idx = None  # ONNX has no row without a gradient
     normalises = has_batch_norm(module)
     frozen = not training or exporter == "dynamo"
     if frozen:
@@ -220,6 +262,8 @@ def attempt(entry, exporter, training, folder):
         "statistics": normalises and frozen,  # the file normalises by running statistics
         "module_parameters": len([p for p in parameters.values() if p.requires_grad]),
         "module_note": note,
+        "onnxruntime": wrong,
+        "folded": entry.fold,
     }
 
 

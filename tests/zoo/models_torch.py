@@ -39,7 +39,7 @@ def tokens(batch=2, length=5, high=11):
 for kind in (nn.LSTM, nn.GRU, nn.RNN):
     for label, options in {"": {}, "_bidirectional_2": dict(bidirectional=True, num_layers=2)}.items():
         layer("nn_" + kind.__name__.lower() + label, lambda kind=kind, options=options: Recurrent(kind, **options),
-              tokens(), "cross_entropy", classes=11)
+              tokens(), "cross_entropy", classes=11, fold=kind is not nn.RNN)
 layer("nn_lstm_projection", lambda: Call(nn.LSTM(6, 8, proj_size=3, batch_first=True), lambda m, x: m(x)[0]), floats(2, 5, 6))
 layer("nn_lstm_states", lambda: Call(nn.LSTM(6, 8, batch_first=True), lambda m, x, h, c: (lambda r: (r[0], *r[1]))(m(x, (h, c)))),
       lambda: {"x": torch.randn(2, 5, 6), "h": torch.randn(1, 2, 8), "c": torch.randn(1, 2, 8)},
@@ -90,7 +90,7 @@ layer("nn_conv_same_circular", lambda: nn.Sequential(
     image(8))
 layer("nn_weight_norm", lambda: nn.Sequential(
     nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 6, 3)), nn.Tanh(), nn.utils.parametrizations.weight_norm(nn.Conv1d(6, 2, 3))),
-    floats(2, 3, 9))
+    floats(2, 3, 9), fold=False)
 layer("nn_spectral_norm", lambda: nn.Sequential(
     nn.utils.parametrizations.spectral_norm(nn.Linear(6, 8)), nn.Tanh(), nn.Linear(8, 2)), floats(3, 6), modes=("eval",))
 layer("nn_bilinear", lambda: nn.Bilinear(4, 5, 3), lambda: {"a": torch.randn(3, 4), "b": torch.randn(3, 5)})

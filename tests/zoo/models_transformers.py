@@ -102,7 +102,7 @@ encoder("albert", "Albert", {"embedding_size": 16, "num_hidden_groups": 1, "inne
 encoder("mpnet", "MPNet")
 encoder("convbert", "ConvBert", {"embedding_size": 16, "num_groups": 1, "conv_kernel_size": 3, "head_ratio": 2})
 encoder("squeezebert", "SqueezeBert", {"embedding_size": WIDE, **{k + "_groups": 2 for k in ("q", "k", "v", "post_attention", "intermediate", "output")}})
-encoder("mobilebert", "MobileBert", {"embedding_size": 16, "true_hidden_size": 16, "intra_bottleneck_size": 16})
+encoder("mobilebert", "MobileBert", {"embedding_size": 16, "true_hidden_size": 16, "intra_bottleneck_size": 16}, fold=False)
 encoder("megatron_bert", "MegatronBert")
 encoder("ernie", "Ernie")
 encoder("rembert", "RemBert", {"input_embedding_size": 16, "output_embedding_size": 16, "classifier_dropout_prob": 0.0})
@@ -195,7 +195,7 @@ decoder("mamba2", "Mamba2", dict(vocab_size=WORDS, hidden_size=WIDE, state_size=
                                  head_dim=16, n_groups=2, chunk_size=4))
 decoder("falcon_mamba", "FalconMamba", dict(vocab_size=WORDS, hidden_size=WIDE, state_size=4, num_hidden_layers=DEEP, conv_kernel=3, time_step_rank=4))
 decoder("rwkv", "Rwkv", dict(vocab_size=WORDS, hidden_size=WIDE, num_hidden_layers=DEEP, attention_hidden_size=WIDE, intermediate_size=48,
-                             context_length=8), mask=False)
+                             context_length=8), mask=False, fold=False)
 decoder("recurrent_gemma", "RecurrentGemma", {**LLAMA, "lru_width": WIDE, "attention_window_size": 4, "num_hidden_layers": 3, "head_dim": 8})
 decoder("jamba", "Jamba", {**LLAMA, "num_experts": 2, "num_experts_per_tok": 1, "mamba_d_state": 4, "mamba_d_conv": 3, "mamba_dt_rank": 4,
                            "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1,

@@ -78,7 +78,7 @@ def job(entry, exporter, args):
         from compare import Comparison
 
         def compare():
-            found = Comparison(folder, meta, args.trainrt, args.oracle, args.timeout, entry.static).all()
+            found = Comparison(folder, meta, args.trainrt, args.oracle, args.timeout).all()
             (folder / "found.json").write_text(json.dumps(found))
         (folder / "found.json").unlink(missing_ok=True)
         ended = in_child(compare, folder / "compare.log", 3 * args.timeout)
