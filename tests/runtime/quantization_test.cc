@@ -136,15 +136,15 @@ TEST_CASE("what is quantized to float8 passes gradients straight through as well
 TEST_CASE("a file of integer weights is refused with the list of its quantized nodes") {
   Module module = load(
       "g (float[n,2] x) => (float[n,2] y) <int8[2,2] w = {1, 2, 3, 4}, float s = {0.5}>"
-      "{ [a] xq = QuantizeLinear(x, s) [b] xd = DequantizeLinear(xq, s)"
-      "  [c] wd = DequantizeLinear(w, s) y = MatMul(xd, wd) }",
+      "{ xq = QuantizeLinear(x, s) xd = DequantizeLinear(xq, s)"
+      "  wd = DequantizeLinear(w, s) y = MatMul(xd, wd) }",
       true);
   std::vector<std::string> nodes;
   for (const Problem& p : module.check()) {
     CHECK(p.kind == "no_gradient");
     nodes.push_back(p.node);
   }
-  CHECK(nodes == std::vector<std::string>{"a", "b", "c"});
+  CHECK(nodes == std::vector<std::string>{"xq", "xd", "wd"});
 }
 
 }  // namespace
