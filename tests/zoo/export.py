@@ -165,7 +165,8 @@ def names_in_file(model, parameters):
     by_value = {}
     for name, p in parameters.items():
         plain = p.detach().numpy()
-        if plain.size < 2 or np.all(plain == plain.flat[0]):
+        symmetric = plain.ndim == 2 and np.array_equal(plain, plain.T)  # cannot be told from its transpose
+        if plain.size < 2 or np.all(plain == plain.flat[0]) or symmetric:
             continue
         by_value.setdefault((plain.shape, plain.tobytes()), (name, False))
         if plain.ndim == 2:
