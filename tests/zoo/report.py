@@ -17,10 +17,12 @@ NOTES = [
      "batch's statistics, and all gradients of these four are within 1e-6 of the module's.")
     for name in ("nf_*", "test_nfnet", "resnetv2_50x1_bit")
 ] + [
-    (name, "*", "hf_mobilebert, hf_rwkv, tv_raft_small, bat_resnext26ts, convit_tiny: trainrt and the independent program agree on the "
-     "file to 1e-13, and the trained file gives the same in onnxruntime; the exported graph is not the module's (a tied weight written "
-     "twice, values fixed while tracing).")
-    for name in ("hf_mobilebert", "hf_rwkv", "tv_raft_small", "bat_resnext26ts", "convit_tiny")
+    (name, "*", "tv_raft_small, bat_resnext26ts, convit_tiny, hf_rwkv: trainrt and the independent program agree on the file in "
+     "float64. convit_tiny: a diagonal weight was matched with its transpose by the comparison. hf_rwkv: central differences "
+     "(`grad --numeric`) confirm the file's gradient; the exporter folded `1 - time_mix` into a second weight. tv_raft_small: its "
+     "module runs in float32 only, which is off by itself. bat_resnext26ts: the exported graph's loss is not the module's; not "
+     "looked into further.")
+    for name in ("hf_rwkv", "tv_raft_small", "bat_resnext26ts", "convit_tiny")
 ] + [
     ("hf_canine", "dynamo", "hf_canine: the gradient of one weight, a mask of ones that is scaled by the largest float, overflows; the "
      "module's own is not finite either. All others agree."),
@@ -87,7 +89,7 @@ def main():
     print(f"""# Zoo
 
 {len(by_name)} architectures of torchvision, timm, transformers and torch.nn, exported by both exporters of PyTorch with random
-weights, small sizes and training mode where the exporter can; the loss and the gradient of every weight and input held against
+weights, small sizes and training mode where the exporter can (results of several builds of one day); the loss and the gradient of every weight and input held against
 an independent program. Written by `tests/zoo/report.py` from a run that ended on {max(r['date'] for r in results)} with
 {', '.join(f'{k} {v}' for k, v in versions.items() if k != 'trainrt')}, {versions['trainrt']}. `tests/zoo/README.md` has the commands.
 
