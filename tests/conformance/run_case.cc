@@ -40,24 +40,8 @@ std::vector<Way> ways(const Case& c, const DataSet& data) {
 
 using Outputs = std::vector<std::pair<std::string, Tensor>>;
 
-/// Inputs that a refusal names: their contents must be known when the plan is built.
-std::set<std::string> wanted_contents(const Error& refusal, const TensorMap& inputs) {
-  static constexpr std::string_view kBefore = "depends on the contents of ";
-  std::set<std::string> names;
-  for (const Problem& p : refusal.problems()) {
-    const size_t at = p.reason.find(kBefore);
-    if (at == std::string::npos) continue;
-    const std::string list = ", " + p.reason.substr(at + kBefore.size()) + ", ";
-    for (const auto& [name, value] : inputs) {
-      if (list.find(", " + name + ", ") != std::string::npos) names.insert(name);
-    }
-  }
-  return names;
-}
-
-/// The file's own function; inputs named in `fixed` are given as constants of the plan.
-Outputs compute(const Case& c, const TensorMap& inputs, const Way& way, bool random,
-                const std::set<std::string>& fixed = {}) {
+/// The file's own function.
+Outputs compute(const Case& c, const TensorMap& inputs, const Way& way, bool random) {
   ModuleOptions options;
   options.dtype = way.working;
   options.batch_norm = BatchNormPolicy::kGraph;
@@ -66,18 +50,8 @@ Outputs compute(const Case& c, const TensorMap& inputs, const Way& way, bool ran
   Session session(OnnxModel::load(c.model.string()), options);
   StepSpec spec;
   spec.training = random;
-  TensorMap constants;
-  for (const std::string& name : fixed) constants[name] = inputs.at(name);
-  Batch batch = session.make_batch(inputs, constants);
-  std::shared_ptr<CompiledStep> step;
-  try {
-    step = session.prepare(spec, batch);
-  } catch (const Error& e) {
-    std::set<std::string> more = wanted_contents(e, inputs);
-    more.insert(fixed.begin(), fixed.end());
-    if (more.size() == fixed.size()) throw;
-    return compute(c, inputs, way, random, more);
-  }
+  Batch batch = session.make_batch(inputs);
+  const auto step = session.prepare(spec, batch);
   session.load(*step, batch, 0, 0);
   session.run(*step);
   return session.outputs(*step);
