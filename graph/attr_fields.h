@@ -89,14 +89,16 @@ inline constexpr auto kFields<TopKAttrs> = std::tuple(Field{"axis", &TopKAttrs::
                                                       Field{"largest", &TopKAttrs::largest});
 template <>
 inline constexpr auto kFields<MatMulAttrs> = std::tuple(Field{"trans_a", &MatMulAttrs::trans_a},
-                                                        Field{"trans_b", &MatMulAttrs::trans_b});
+                                                        Field{"trans_b", &MatMulAttrs::trans_b},
+                                                        Field{"relu", &MatMulAttrs::relu});
 template <>
 inline constexpr auto kFields<ConvAttrs> = std::tuple(Field{"strides", &ConvAttrs::strides},
                                                       Field{"dilations", &ConvAttrs::dilations},
                                                       Field{"pads_begin", &ConvAttrs::pads_begin},
                                                       Field{"pads_end", &ConvAttrs::pads_end},
                                                       Field{"group", &ConvAttrs::group},
-                                                      Field{"shape", &ConvAttrs::shape});
+                                                      Field{"shape", &ConvAttrs::shape},
+                                                      Field{"relu", &ConvAttrs::relu});
 template <>
 inline constexpr auto kFields<PoolAttrs> = std::tuple(
     Field{"kernel", &PoolAttrs::kernel}, Field{"strides", &PoolAttrs::strides},
@@ -116,7 +118,24 @@ inline constexpr auto kFields<RoiAttrs> =
                Field{"scale", &RoiAttrs::scale}, Field{"half_pixel", &RoiAttrs::half_pixel});
 template <>
 inline constexpr auto kFields<NormAttrs> = std::tuple(Field{"axis", &NormAttrs::axis},
-                                                      Field{"epsilon", &NormAttrs::epsilon});
+                                                      Field{"epsilon", &NormAttrs::epsilon},
+                                                      Field{"activation", &NormAttrs::activation},
+                                                      Field{"lo", &NormAttrs::lo},
+                                                      Field{"hi", &NormAttrs::hi});
+template <>
+inline constexpr auto kFields<GeluAttrs> = std::tuple(Field{"tanh", &GeluAttrs::tanh});
+template <>
+inline constexpr auto kFields<AttentionAttrs> = std::tuple(
+    Field{"scale", &AttentionAttrs::scale}, Field{"causal", &AttentionAttrs::causal},
+    Field{"token_major", &AttentionAttrs::token_major}, Field{"packed", &AttentionAttrs::packed});
+template <>
+inline constexpr auto kFields<RecurrentAttrs> =
+    std::tuple(Field{"reverse", &RecurrentAttrs::reverse},
+               Field{"linear_before_reset", &RecurrentAttrs::linear_before_reset});
+template <>
+inline constexpr auto kFields<LayoutAttrs> = std::tuple(Field{"layout", &LayoutAttrs::layout});
+template <>
+inline constexpr auto kFields<FusedAttrs> = std::tuple(Field{"program", &FusedAttrs::program});
 template <>
 inline constexpr auto kFields<LossAttrs> = std::tuple(Field{"class_axis", &LossAttrs::class_axis},
                                                       Field{"ignore_index",
@@ -151,6 +170,10 @@ inline constexpr std::string_view kEnumNames[1] = {};
 template <>
 inline constexpr std::string_view kEnumNames<InputRole>[] = {
     "data", "target", "parameter", "buffer", "optimizer_state", "gradient", "hyper", "rng"};
+template <>
+inline constexpr std::string_view kEnumNames<Layout>[] = {"plain", "nChw16c"};
+template <>
+inline constexpr std::string_view kEnumNames<Activation>[] = {"none", "relu", "clip"};
 template <>
 inline constexpr std::string_view kEnumNames<PadMode>[] = {"constant", "reflect", "edge", "wrap"};
 template <>

@@ -151,13 +151,15 @@ struct TopKAttrs {
 struct MatMulAttrs {
   bool trans_a = false;
   bool trans_b = false;
+  bool relu = false;  // of the product (and bias)
 };
 
 /// Spatial vectors, one entry per spatial dim. Pads may not be negative.
 struct ConvAttrs {
   std::vector<int64_t> strides, dilations, pads_begin, pads_end;
   int64_t group = 1;
-  Shape shape;  // result of ConvDataGrad and ConvWeightGrad, empty in Conv
+  Shape shape;        // result of ConvDataGrad and ConvWeightGrad, empty in Conv
+  bool relu = false;  // of Conv's result
 };
 
 /// `output` holds the spatial output dims, so ceil_mode needs no rule: the last window may reach
@@ -191,9 +193,44 @@ struct RoiAttrs {
   bool half_pixel = false;
 };
 
+/// What follows a normalisation in the same node.
+enum class Activation : uint8_t { kNone, kRelu, kClip };
+
 struct NormAttrs {
-  int64_t axis = 1;  // LayerNorm: first normalised axis
+  int64_t axis = 1;  // LayerNorm, RmsNorm: first normalised axis
   double epsilon = 1e-5;
+  Activation activation = Activation::kNone;  // of BatchNorm
+  double lo = 0, hi = 0;                      // kClip's bounds; the gradient passes at them
+};
+
+/// tanh: the approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) of x Phi(x).
+struct GeluAttrs {
+  bool tanh = false;
+};
+
+/// Scores are `scale` q k^T plus the mask; `causal`: query i sees keys up to i + keys - queries.
+/// `token_major`: operands and result are [batch, tokens, heads, size] instead of
+/// [batch, heads, tokens, size]. `packed`: one operand [batch, tokens, 3, heads, size] holds q, k
+/// and v, and so does the gradient.
+struct AttentionAttrs {
+  double scale = 1;
+  bool causal = false;
+  bool token_major = false;
+  bool packed = false;
+};
+
+struct RecurrentAttrs {
+  bool reverse = false;
+  bool linear_before_reset = false;  // Gru: the reset gate scales the recurrent product and its bias
+};
+
+struct LayoutAttrs {
+  Layout layout = Layout::kPlain;
+};
+
+/// One tile program over elements; see graph/fused.h for its text.
+struct FusedAttrs {
+  std::string program;
 };
 
 struct LossAttrs {
@@ -234,7 +271,8 @@ using Attrs =
                  ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
                  GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
                  TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
-                 NormAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
+                 NormAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs, FusedAttrs,
+                 LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs
 /// of OptimizerUpdate. The hyper input is float64[2]: learning rate, number of this step (from 1).

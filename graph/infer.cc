@@ -146,7 +146,9 @@ std::vector<TensorType> infer_types(Op op, std::span<const TensorType> inputs, c
   }
   const auto rule = infer::table()[index];
   TRAINRT_CHECK(rule != nullptr, "no inference rule for " + std::string(info.name));
-  std::vector<TensorType> out = rule({op, inputs, attrs});
+  std::vector<TensorType> plain(inputs.begin(), inputs.end());
+  for (TensorType& type : plain) type.layout = Layout::kPlain;
+  std::vector<TensorType> out = rule({op, plain, attrs});
   for (const TensorType& type : out) infer::check_type(type, "the result");
   return out;
 }

@@ -1,6 +1,7 @@
 // Reductions, scans, MatMul, normalisation.
 #include <cmath>
 
+#include "graph/attr_fields.h"
 #include "graph/infer_util.h"
 
 namespace trainrt::infer {
@@ -89,6 +90,7 @@ Types matmul(const Args& a) {
   Shape shape = broadcast_shapes(x, y);
   shape.push_back(rows);
   shape.push_back(columns);
+  if (a.in.size() == 3) check_same_type(a.in[2], {a.in[0].dtype, {columns}}, "bias");
   return {{a.in[0].dtype, shape}};
 }
 
@@ -162,6 +164,7 @@ TensorType channel_type(const Args& a) {
   const auto& attr = a.attr<NormAttrs>();
   check_float(a, 0);
   check_rank(a, 0, 2);
+  if (!enum_in_range(attr.activation)) fail("unknown activation");
   if (attr.axis != 1) fail("BatchNorm normalises axis 1, given ", attr.axis);
   check_epsilon(attr);
   return {a.in[0].dtype, {a.in[0].shape[1]}};
@@ -171,6 +174,7 @@ Types batch_norm(const Args& a) {
   const TensorType channel = channel_type(a);
   check_same_type(a.in[1], channel, "scale");
   check_same_type(a.in[2], channel, "bias");
+  if (a.in.size() == 4) check_same_type(a.in[3], a.in[0], "residual");
   return {a.in[0], channel, channel};
 }
 
@@ -180,7 +184,17 @@ Types batch_norm_grad(const Args& a) {
   check_same_type(a.in[2], channel, "scale");
   check_same_type(a.in[3], channel, "mean");
   check_same_type(a.in[4], channel, "variance");
-  return {a.in[0], channel, channel};
+  const bool activation = a.attr<NormAttrs>().activation != Activation::kNone;
+  if (activation != (a.in.size() == 6)) {
+    fail("BatchNormGrad takes the bias or the result with an activation, and only then");
+  }
+  if (!activation) return {a.in[0], channel, channel};
+  if (a.in[5].rank() == 1) {
+    check_same_type(a.in[5], channel, "bias");
+    return {a.in[0], channel, channel};
+  }
+  check_same_type(a.in[5], a.in[0], "the result");
+  return {a.in[0], channel, channel, a.in[0]};
 }
 
 constexpr Row kRows[] = {

@@ -203,6 +203,8 @@ constexpr Row kRows[] = {
     {Op::kFloor, unary_float},
     {Op::kCeil, unary_float},
     {Op::kRound, unary_float},
+    {Op::kGelu, unary_float},
+    {Op::kSilu, unary_float},
     {Op::kClip, clip},
     {Op::kNot, unary_bool},
     {Op::kBitwiseNot, unary_integer},
@@ -239,6 +241,8 @@ constexpr Row kRows[] = {
     {Op::kWhere, where},
     {Op::kReluGrad, relu_grad},
     {Op::kClipGrad, clip_grad},
+    {Op::kGeluGrad, relu_grad},
+    {Op::kSiluGrad, relu_grad},
 };
 
 }  // namespace

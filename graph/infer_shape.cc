@@ -169,12 +169,23 @@ Types trilu(const Args& a) {
   return {a.in[0]};
 }
 
+Types reorder(const Args& a) {
+  TensorType type = a.in[0];
+  type.layout = a.attr<LayoutAttrs>().layout;
+  if (!enum_in_range(type.layout)) fail("unknown layout");
+  if (type.layout == Layout::kNChw16c && type.rank() != 4) {
+    fail("layout nChw16c is for rank 4, given ", to_string(a.in[0]));
+  }
+  return {type};
+}
+
 constexpr Row kRows[] = {
     {Op::kReshape, reshape},      {Op::kTranspose, transpose},
     {Op::kExpand, expand},        {Op::kSlice, slice},
     {Op::kSliceGrad, slice_grad}, {Op::kConcat, concat},
     {Op::kSplit, split},          {Op::kPad, pad},
     {Op::kPadGrad, pad_grad},     {Op::kTrilu, trilu},
+    {Op::kReorder, reorder},
 };
 
 }  // namespace

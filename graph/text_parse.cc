@@ -122,6 +122,10 @@ class Line {
         fail("a shape of sensible size");
       }
     }
+    if (out.rank() == 4 && text_.substr(pos_).starts_with("nChw16c")) {
+      pos_ += std::string_view("nChw16c").size();
+      out.layout = Layout::kNChw16c;
+    }
     return out;
   }
 

@@ -28,7 +28,7 @@ bool parse_op(std::string_view name, Op* out) {
 }
 
 // The elementwise ops stand together in op_list.def.
-bool is_elementwise(Op op) { return op >= Op::kNeg && op <= Op::kClipGrad; }
+bool is_elementwise(Op op) { return op >= Op::kNeg && op <= Op::kFused; }
 
 bool is_state_update(Op op) {
   return op == Op::kAssign || op == Op::kAssignAdd || op == Op::kOptimizerUpdate;
@@ -37,7 +37,8 @@ bool is_state_update(Op op) {
 bool is_view(Op op) { return op == Op::kReshape || op == Op::kIdentity || op == Op::kStopGradient; }
 
 std::string to_string(const TensorType& type) {
-  return std::string(dtype_name(type.dtype)) + to_string(type.shape);
+  return std::string(dtype_name(type.dtype)) + to_string(type.shape) +
+         (type.layout == Layout::kNChw16c ? "nChw16c" : "");
 }
 
 }  // namespace trainrt

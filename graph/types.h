@@ -51,17 +51,30 @@ struct Id {
 using NodeId = Id<struct NodeTag>;
 using ValueId = Id<struct ValueTag>;
 
+/// How the elements of a value lie in memory. Only values between nodes of a plan have another
+/// layout than kPlain; shapes are logical in every layout.
+enum class Layout : uint8_t {
+  kPlain,   // row-major
+  kNChw16c  // [N, ceil(C / 16), H, W, 16] of a [N, C, H, W]; what pads the last block is 0
+};
+
 struct TensorType {
   DType dtype = DType::kFloat32;
   Shape shape;
+  Layout layout = Layout::kPlain;
 
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
   int64_t size() const { return element_count(shape); }
-  size_t bytes() const { return static_cast<size_t>(size()) * dtype_size(dtype); }
+  /// Elements in memory, padding included.
+  int64_t stored_size() const {
+    return layout == Layout::kPlain || shape[1] == 0 ? size()
+                                                     : size() / shape[1] * ((shape[1] + 15) / 16 * 16);
+  }
+  size_t bytes() const { return static_cast<size_t>(stored_size()) * dtype_size(dtype); }
   bool operator==(const TensorType&) const = default;
 };
 
-/// "float32[2,3]"
+/// "float32[2,3]", "float32[2,3,4,4]nChw16c"
 std::string to_string(const TensorType& type);
 
 /// Limits of every value, checked by infer_types: kernels rely on them.

@@ -84,6 +84,8 @@ struct KernelRow {
   std::unique_ptr<Kernel> (*plan)(const NodeView&, Scratch&);
   /// The first output may share the memory of an input of the same byte size that dies here.
   bool in_place = false;
+  /// supports() knows layouts; every other row sees plain operands only.
+  bool layouts = false;
 };
 
 /// Lists of rows in order of preference.

@@ -16,7 +16,7 @@ Var shared_b_grad(const GradArgs& a, MatMulAttrs attrs) {
 
 // C = A B  =>  dA = dC B^T, dB = A^T dC; with transposed operands the products turn round
 Grads matmul_grad(const GradArgs& a) {
-  const auto [ta, tb] = a.attr<MatMulAttrs>();
+  const auto [ta, tb, relu] = a.attr<MatMulAttrs>();
   const Var x = a.x(0), w = a.x(1), dy = a.dy();
   return {a.want(0,
                  [&, ta = ta, tb = tb] {
