@@ -2,6 +2,8 @@
 #ifndef TRAINRT_RUNTIME_PARTITIONER_H_
 #define TRAINRT_RUNTIME_PARTITIONER_H_
 
+#include <array>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +23,21 @@ struct Assignment {
   const KernelRow* row =
       nullptr;  // null for inputs and constants, and where nothing supports the node
   std::vector<Refusal> refusals;  // of the rows before it
+};
+
+/// Rows by op, best first.
+class RowTable {
+ public:
+  explicit RowTable(const KernelLists& lists);
+
+  /// The first row that supports the node. Rows that know no layouts see a node on blocked operands
+  /// as a node on plain ones, where that is possible.
+  Assignment find(const NodeView& node) const;
+  /// Kernel of a row that find() gave for this node.
+  static std::unique_ptr<Kernel> plan(const KernelRow& row, const NodeView& node, Scratch& scratch);
+
+ private:
+  std::array<std::vector<const KernelRow*>, static_cast<size_t>(kOpCount)> by_op_;
 };
 
 /// cpu_kernels, then reference_kernels; only the latter when `reference` is set.
