@@ -141,4 +141,18 @@ std::optional<PlainNode> plain_view(const NodeView& node) {
   }
 }
 
+Support row_support(const KernelRow& row, const NodeView& node) {
+  if (row.layouts || !has_layouts(node)) {
+    return row.supports == nullptr ? Support::yes() : row.supports(node);
+  }
+  const std::optional<PlainNode> plain = plain_view(node);
+  if (!plain) return Support::no("takes plain operands");
+  return row.supports == nullptr ? Support::yes() : row.supports(plain->view());
+}
+
+std::unique_ptr<Kernel> plan_row(const KernelRow& row, const NodeView& node, Scratch& scratch) {
+  if (row.layouts || !has_layouts(node)) return row.plan(node, scratch);
+  return row.plan(plain_view(node)->view(), scratch);
+}
+
 }  // namespace trainrt

@@ -24,15 +24,8 @@ RowTable::RowTable(const KernelLists& lists) {
 
 Assignment RowTable::find(const NodeView& node) const {
   Assignment result;
-  const bool layouts = has_layouts(node);
-  const std::optional<PlainNode> plain = layouts ? plain_view(node) : std::nullopt;
   for (const KernelRow* row : by_op_[static_cast<size_t>(node.op)]) {
-    const bool sees_plain = layouts && !row->layouts;
-    Support support = Support::yes();
-    if (sees_plain && !plain)
-      support = Support::no("takes plain operands");
-    else if (row->supports != nullptr)
-      support = row->supports(sees_plain ? plain->view() : node);
+    Support support = row_support(*row, node);
     if (support.ok) {
       result.row = row;
       break;
@@ -40,12 +33,6 @@ Assignment RowTable::find(const NodeView& node) const {
     result.refusals.push_back({row->name, std::move(support.reason)});
   }
   return result;
-}
-
-std::unique_ptr<Kernel> RowTable::plan(const KernelRow& row, const NodeView& node,
-                                       Scratch& scratch) {
-  if (row.layouts || !has_layouts(node)) return row.plan(node, scratch);
-  return row.plan(plain_view(node)->view(), scratch);
 }
 
 std::vector<Assignment> partition(const Graph& graph, const KernelLists& lists,

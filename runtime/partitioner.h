@@ -30,11 +30,8 @@ class RowTable {
  public:
   explicit RowTable(const KernelLists& lists);
 
-  /// The first row that supports the node. Rows that know no layouts see a node on blocked operands
-  /// as a node on plain ones, where that is possible.
+  /// The first row that supports the node (kernels/blocked_view.h says what that means).
   Assignment find(const NodeView& node) const;
-  /// Kernel of a row that find() gave for this node.
-  static std::unique_ptr<Kernel> plan(const KernelRow& row, const NodeView& node, Scratch& scratch);
 
  private:
   std::array<std::vector<const KernelRow*>, static_cast<size_t>(kOpCount)> by_op_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "graph/text.h"
+#include "kernels/blocked_view.h"
 #include "runtime/arena.h"
 #include "runtime/cost.h"
 #include "runtime/layout.h"
@@ -99,7 +100,7 @@ Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
     } else {
       const NodeTypes types(graph_, node);
       Scratch scratch;
-      step.kernel = RowTable::plan(*rows_[at(id.index)].row, types.view(node), scratch);
+      step.kernel = plan_row(*rows_[at(id.index)].row, types.view(node), scratch);
       TRAINRT_CHECK(step.kernel != nullptr, describe(graph_, id) + " got no kernel");
       if (scratch.bytes > 0) {
         scratch_steps.push_back(p);

@@ -23,6 +23,13 @@ void run_passes(Graph& graph) {
   pipeline.run(graph);
 }
 
+/// Nodes that compute a known pattern become one node, with a gradient of its own.
+void raise_patterns(Graph& graph) {
+  Pipeline pipeline;
+  pipeline.add(make_raise_batch_norm_pass());
+  pipeline.run(graph);
+}
+
 std::string list_of(const NamedTypes& outputs) {
   std::string text;
   for (const auto& [name, type] : outputs) {
@@ -54,6 +61,7 @@ class StepBuilder {
     make_guard(special.decisions);
     stage("specialized");
     run_passes(result_.graph);
+    raise_patterns(result_.graph);
     append();
     if (!problems_.empty()) return std::move(result_);
     run_passes(result_.graph);

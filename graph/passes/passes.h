@@ -18,6 +18,10 @@ std::unique_ptr<Pass> make_fold_pass(Evaluator evaluator);
 /// the same type, transposes into MatMul's flags, … Never changes a result's value beyond -0 / +0.
 std::unique_ptr<Pass> make_simplify_pass(Evaluator evaluator);
 
+/// Puts a residual sum, ReLU or Clip that follows a BatchNorm into its node, where nobody else reads
+/// what lies between. Before differentiation, so that the gradient is one node too.
+std::unique_ptr<Pass> make_raise_batch_norm_pass();
+
 }  // namespace trainrt
 
 #endif  // TRAINRT_GRAPH_PASSES_PASSES_H_
