@@ -185,6 +185,7 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
        options_.straight_through},
       {[&](const InputAttrs& attrs) { return contents_of(attrs, batch); },
        make_evaluator(kernels())},
+      fused_kernels(),
       [this](const std::string& name) { return parameters_[by_name_.at(name)]->requires_grad; },
       on_stage};
   for (;;) {
@@ -210,8 +211,14 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
   }
 }
 
-KernelLists Session::kernels() const {
-  return kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64);
+bool Session::on_reference() const {
+  return options_.backend == Backend::kReference || working() == DType::kFloat64;
+}
+
+KernelLists Session::kernels() const { return kernel_lists(on_reference()); }
+
+KernelLists Session::fused_kernels() const {
+  return on_reference() ? KernelLists() : KernelLists{cpu_kernels()};
 }
 
 Tensor Session::contents_of(const InputAttrs& attrs, const Batch& batch) const {

@@ -13,6 +13,7 @@
 #include "autodiff/optimizer.h"
 #include "frontend/onnx_model.h"
 #include "graph/graph.h"
+#include "kernels/kernel.h"
 #include "trainrt/error.h"
 
 namespace trainrt {
@@ -70,7 +71,9 @@ struct StepGraph {
 struct StepContext {
   const OnnxModel& model;
   SpecializeOptions specialize;
-  Contents contents;                                                   // may be empty
+  Contents contents;  // may be empty
+  /// Where elementwise nodes are fused: the backend's kernels; empty: nowhere.
+  KernelLists fused_kernels;
   std::function<bool(const std::string&)> wants_grad;                  // parameter by file name
   std::function<void(std::string_view stage, const Graph&)> on_stage;  // may be empty
 };

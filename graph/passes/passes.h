@@ -18,6 +18,17 @@ std::unique_ptr<Pass> make_fold_pass(Evaluator evaluator);
 /// the same type, transposes into MatMul's flags, … Never changes a result's value beyond -0 / +0.
 std::unique_ptr<Pass> make_simplify_pass(Evaluator evaluator);
 
+/// Bias additions and ReLUs go into the MatMul or Conv before them, where nobody else reads what
+/// lies between. For graphs that are differentiated already.
+std::unique_ptr<Pass> make_epilogue_pass();
+
+/// Whether the backend runs a Fused node with this program and these types.
+using FusedSupport = std::function<bool(const std::string& program, std::span<const TensorType> in,
+                                        std::span<const TensorType> out)>;
+/// Elementwise nodes that are connected through values of one iteration space, and sums of those
+/// values, become one Fused node. For graphs that are differentiated already.
+std::unique_ptr<Pass> make_fuse_pass(FusedSupport supports);
+
 }  // namespace trainrt
 
 #endif  // TRAINRT_GRAPH_PASSES_PASSES_H_
