@@ -473,7 +473,10 @@ std::string Session::dump(const StepSpec& spec, Batch& batch, std::string_view s
   problems.throw_if_any(ErrorCode::kUnsupported, "the graph cannot be built up to this stage");
   TRAINRT_CHECK(planned, "no such stage");
   if (dot) throw Error(ErrorCode::kUsage, "stage planned has a text form only");
-  return make_plan(spec, std::move(built.graph))->text();
+  const RecomputeReport recomputed = built.recomputed;
+  return make_plan(spec, std::move(built.graph))->text() + "recomputed " +
+         std::to_string(recomputed.values) + " values: " + std::to_string(recomputed.bytes) +
+         " bytes less kept for the backward section\n";
 }
 
 }  // namespace trainrt

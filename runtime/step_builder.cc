@@ -86,6 +86,7 @@ class StepBuilder {
     pipeline.add(make_epilogue_pass());
     pipeline.add(make_dead_code_pass());
     if (!context_.fused_kernels.empty()) {
+      pipeline.add(make_recompute_pass(&result_.recomputed));
       pipeline.add(make_fuse_pass(
           [&](const std::string& program, std::span<const TensorType> in,
               std::span<const TensorType> out) { return runs_fused(program, in, out); }));

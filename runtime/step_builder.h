@@ -13,6 +13,7 @@
 #include "autodiff/optimizer.h"
 #include "frontend/onnx_model.h"
 #include "graph/graph.h"
+#include "graph/passes/passes.h"
 #include "kernels/kernel.h"
 #include "trainrt/error.h"
 
@@ -65,6 +66,7 @@ struct StepGraph {
   /// them. Empty when nothing depends on contents.
   Graph guard;
   std::vector<Tensor> decided;
+  RecomputeReport recomputed;
   std::vector<std::string> needs_value;  // not empty: specialize again with these contents
 };
 

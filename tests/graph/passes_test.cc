@@ -417,5 +417,51 @@ TEST_CASE("fuse: what has no loop stays") {
   stays(fuse, "%a = Neg(%x)\nreturn o=%a");
 }
 
+RecomputeReport recomputed(const std::string& body, const std::string& wanted) {
+  INFO(body);
+  RecomputeReport report;
+  Graph g = parse_graph(kInputs + body);
+  const bool changed = make_recompute_pass(&report)->run(g);
+  verify(g);
+  make_dead_code_pass()->run(g);
+  CHECK(print(g) == with_inputs(wanted));
+  CHECK(changed == (report.values > 0));
+  return report;
+}
+
+TEST_CASE("recompute: cheap values are made again from what is kept anyway") {
+  // silu: the gradient reads x, sigmoid(x) and dy; only x is kept.
+  const std::string head =
+      "%m = Softmax(%x)\n%s = Sigmoid(%m)\n%z = Mul(%m, %s)\n%t = Softmax(%z)\n";
+  const RecomputeReport report =
+      recomputed(head +
+                     "backward:\n%d = SoftmaxGrad(%y, %t)\n%a = Mul(%d, %s)\n%b = Mul(%a, %m)\n"
+                     "%e = Add(%b, %z)\nreturn o=%e",
+                 head +
+                     "backward:\n%d = SoftmaxGrad(%y, %t)\n%s2 = Sigmoid(%m)\n%a = Mul(%d, %s2)\n"
+                     "%b = Mul(%a, %m)\n%z2 = Mul(%m, %s2)\n%e = Add(%b, %z2)\nreturn o=%e");
+  CHECK(report.values == 2);
+  CHECK(report.bytes == 48);
+}
+
+TEST_CASE("recompute: a smaller operand is kept instead") {
+  const std::string head = "%m = ReduceMax(%x) axes=[0]\n%z = Add(%m, %p)\n%t = Softmax(%z)\n";
+  const RecomputeReport report =
+      recomputed(head + "backward:\n%a = Mul(%y, %z)\nreturn o=%a p=%t",
+                 head + "backward:\n%z2 = Add(%m, %p)\n%a = Mul(%y, %z2)\nreturn o=%a p=%t");
+  CHECK(report.bytes == 12);
+}
+
+TEST_CASE("recompute: nothing where nothing is gained") {
+  for (const std::string body :
+       {"%m = Softmax(%x)\n%z = Neg(%m)\nbackward:\n%a = Mul(%y, %z)\nreturn o=%a",
+        "%m = Softmax(%x)\n%z = Sin(%m)\nbackward:\n%a = Mul(%m, %z)\nreturn o=%a",
+        "%m = Softmax(%x)\n%z = Neg(%m)\nbackward:\n%a = Mul(%m, %z)\nreturn o=%a p=%z",
+        // The state has changed by then.
+        "%z = Neg(%p)\n%u = Assign(%p, %x)\nbackward:\n%a = Mul(%y, %z)\nreturn o=%a"}) {
+    CHECK(recomputed(body, body).values == 0);
+  }
+}
+
 }  // namespace
 }  // namespace trainrt
