@@ -2,6 +2,7 @@
 // layout computes enough faster, reorders run inside the kernel, with buffers in its scratch.
 #include <optional>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/rows.h"
@@ -23,6 +24,7 @@ struct ConvShape {
   Dims x, w, y;  // w with a leading group dim when there are groups
   Dims strides, dilations, pads_begin, pads_end;
   int64_t group;
+  int64_t relu = 0;  // elements of a result that goes through a ReLU
   bool bias, pointwise, strided;
 };
 
@@ -39,6 +41,7 @@ ConvShape shape_of(const NodeView& node) {
   const Shape& y = s.pass == Pass::kForward ? out : s.pass == Pass::kData ? in0 : in1;
   s.group = attr.group;
   s.bias = node.inputs.size() == 3;
+  if (attr.relu) s.relu = node.outputs[0].size();
   s.x.assign(x.begin(), x.end());
   s.y.assign(y.begin(), y.end());
   if (s.group > 1)
@@ -212,7 +215,8 @@ class Bridge {
 
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(const ConvShape& s, const Plan& plan, Scratch& scratch) : bias_(s.bias) {
+  ConvKernel(const ConvShape& s, const Plan& plan, Scratch& scratch)
+      : bias_(s.bias), relu_(s.relu) {
     const memory::desc x = plain(s.x), w = plain(s.w), y = plain(s.y);
     const auto enter = [&](const memory::desc& user, const memory::desc& inside) {
       return Bridge(user, inside, inside, scratch);
@@ -255,10 +259,12 @@ class ConvKernel final : public Kernel {
     else
       call_.execute({pa, pb, pc, work});
     out_.leave(args, args.out[0]);
+    relu_in_place(args.output<float>(0), relu_);
   }
 
  private:
   bool bias_;
+  int64_t relu_;
   Bridge first_, second_, out_;
   OneDnnPrimitive call_;
   size_t work_ = 0;

@@ -13,6 +13,7 @@ std::span<const KernelRow> conv_rows();
 std::span<const KernelRow> unary_rows();
 std::span<const KernelRow> binary_rows();
 std::span<const KernelRow> cast_rows();
+std::span<const KernelRow> fused_rows();
 std::span<const KernelRow> reduce_rows();
 std::span<const KernelRow> softmax_rows();
 std::span<const KernelRow> cross_entropy_rows();
