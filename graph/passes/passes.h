@@ -17,6 +17,9 @@ std::unique_ptr<Pass> make_fold_pass(Evaluator evaluator);
 /// Algebraic identities: x+0, x*1, x/1, double transposes and reshapes, identity slices, casts to
 /// the same type, transposes into MatMul's flags, … Never changes a result's value beyond -0 / +0.
 std::unique_ptr<Pass> make_simplify_pass(Evaluator evaluator);
+/// Replaces groups of nodes that exporters write for GELU, SiLU, norms, softmax and attention by the
+/// op, where nothing else reads what lies between. Never changes values beyond rounding.
+std::unique_ptr<Pass> make_raise_pass(Evaluator evaluator);
 
 /// Puts a residual sum, ReLU or Clip that follows a BatchNorm into its node, where nobody else reads
 /// what lies between. Before differentiation, so that the gradient is one node too.
