@@ -38,6 +38,8 @@ struct Group {
   int32_t level = 0, lowest_reader = kTop;
   Section section = Section::kForward;
   int32_t members = 0;
+  int32_t last = 0;             // position of the last member
+  std::vector<ValueId> inputs;  // intermediate values of full size that members read
   Shape shape;                  // of the iteration space
   std::vector<int64_t> blocks;  // of all members' shapes together
 };
@@ -174,7 +176,10 @@ class Fuser {
         if (const ValueId state = state_of_[at(v.index)])
           old_readers_[at(state.index)].push_back(id);
       }
-      if (!is_candidate(node) || !join(id, node)) {
+      const bool candidate = is_candidate(node);
+      const bool runs = !node.inputs.empty() && !is_view(node.op);
+      barriers_.push_back((i == 0 ? 0 : barriers_.back()) + (candidate || !runs ? 0 : 1));
+      if (!candidate || !join(id, node)) {
         int32_t level = 0;
         for (NodeId p : before_) level = std::max(level, level_of(p) + 1);
         level_[at(i)] = level;
@@ -221,7 +226,8 @@ class Fuser {
         const Group& g = groups_[at(group)];
         members += g.members;
         merged = merged.empty() ? merged : refine(merged, g.blocks);
-        if (level >= g.lowest_reader || merged.empty() || members > kMaxMembers) {
+        const bool fits = level < g.lowest_reader && !merged.empty() && members <= kMaxMembers;
+        if (!fits || holds_inputs(g, id)) {
           refused = group;
           break;
         }
@@ -235,7 +241,7 @@ class Fuser {
       level = 0;
       for (NodeId p : before_) level = std::max(level, level_of(p) + 1);
       merged = blocks;
-      groups_.push_back({level, kTop, node.section, 0, shape, {}});
+      groups_.push_back({level, kTop, node.section, 0, 0, {}, shape, {}});
       parent_.push_back(static_cast<int32_t>(parent_.size()));
       chosen.push_back(parent_.back());
     }
@@ -245,16 +251,33 @@ class Fuser {
       const Group& other = groups_[at(chosen[k])];
       g.members += other.members;
       g.lowest_reader = std::min(g.lowest_reader, other.lowest_reader);
+      g.inputs.insert(g.inputs.end(), other.inputs.begin(), other.inputs.end());
       parent_[at(chosen[k])] = group;
     }
     ++g.members;
+    g.last = id.index;
     g.level = level;
     g.blocks = merged;
     group_of_node_[at(id.index)] = group;
     for (NodeId p : before_) {
       if (group_of(p) != group) add_reader(p, level);
     }
+    for (ValueId v : node.inputs) {
+      const Node& producer = graph_.producer(v);
+      const bool full = graph_.type(v).size() == element_count(shape);
+      if (full && !producer.inputs.empty() && group_of(graph_.value(v).producer) != group &&
+          std::find(g.inputs.begin(), g.inputs.end(), v) == g.inputs.end()) {
+        g.inputs.push_back(v);
+      }
+    }
     return true;
+  }
+
+  /// Whether a group that comes as late as `id` would keep several values alive instead of one, as
+  /// the terms of a sum over time steps. Where the group has a reader already it comes before that.
+  bool holds_inputs(const Group& g, NodeId id) const {
+    return g.lowest_reader == kTop && g.inputs.size() > 1 &&
+           barriers_[at(id.index)] > barriers_[at(g.last)];
   }
 
   void count_instructions() {
@@ -492,6 +515,7 @@ class Fuser {
   std::vector<int32_t> parent_;         // of groups: a forest of merged ones
   std::vector<int32_t> group_of_node_;  // or kNone
   std::vector<int32_t> level_;          // of nodes without a group
+  std::vector<int32_t> barriers_;       // by NodeId: nodes up to there that cannot be fused
   std::vector<NodeId> before_;          // nodes that the current one must come after
   std::vector<ValueId> state_of_;       // of a value: the input that it is a view of
   std::vector<std::vector<NodeId>> old_readers_;

@@ -130,6 +130,8 @@ bool is_cheap(Op op) {
     case Op::kReciprocal:
     case Op::kTanh:
     case Op::kSigmoid:
+    case Op::kGelu:
+    case Op::kSilu:
     case Op::kRelu:
     case Op::kClip:
     case Op::kNot:

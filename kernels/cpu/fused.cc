@@ -18,11 +18,11 @@ namespace {
 
 using Kind = FusedOperand::Kind;
 
-constexpr size_t kMaxSlots = 128;
+constexpr size_t kMaxSlots = 256;
 constexpr size_t kMaxBuffers = 64;
 constexpr int64_t kTileFloats = 8192;  // of all buffers together
-constexpr int64_t kPad = 16;       // floats between buffers, so that they do not lie 4 KiB apart
-constexpr int64_t kLongRow = 512;  // rows from here on are cut into tiles of their own
+constexpr int64_t kPad = 16;           // floats; also between buffers, against distances of 4 KiB
+constexpr int64_t kLongRow = 512;      // rows from here on are cut into tiles of their own
 constexpr int64_t kMaxParts = 16;
 constexpr int64_t kPartElements = 32768;
 
@@ -510,14 +510,35 @@ class FusedKernel final : public Kernel {
     return scratch_at<std::byte>(args, s.scratch) + partial_bytes(s) * static_cast<size_t>(part);
   }
 
-  /// Offset of the first element of a line, an index over the outer dims.
-  int64_t offset_of(const std::vector<int64_t>& strides, int64_t line) const {
-    int64_t offset = 0;
-    for (size_t d = dims_.size() - 1; d-- > 0;) {
-      offset += line % dims_[d] * strides[d];
-      line /= dims_[d];
+  /// Offsets of the first elements of consecutive lines, which are indices over the outer dims.
+  class Lines {
+   public:
+    Lines(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int64_t line)
+        : dims_(dims), strides_(strides) {
+      for (size_t d = dims_.size() - 1; d-- > 0 && line != 0;) {
+        index_[d] = line % dims_[d];
+        line /= dims_[d];
+        offset_ += index_[d] * strides_[d];
+      }
     }
-    return offset;
+    int64_t offset() const { return offset_; }
+    void next() {
+      for (size_t d = dims_.size() - 1; d-- > 0;) {
+        offset_ += strides_[d];
+        if (++index_[d] < dims_[d]) return;
+        offset_ -= strides_[d] * dims_[d];
+        index_[d] = 0;
+      }
+    }
+
+   private:
+    const std::vector<int64_t>&dims_, &strides_;
+    std::array<int64_t, kMaxRank> index_{};
+    int64_t offset_ = 0;
+  };
+
+  Lines lines_from(int64_t line, const std::vector<int64_t>& strides) const {
+    return {dims_, strides, line};
   }
 
   template <typename T>
@@ -525,12 +546,16 @@ class FusedKernel final : public Kernel {
               std::byte* to) const {
     const T* x = static_cast<const T*>(from);
     T* y = reinterpret_cast<T*>(to);
-    for (int64_t r = 0; r < rows; ++r, y += width) {
-      const T* row = x + offset_of(input.strides, line + r);
-      if (input.strides.back() == 0)
-        std::fill_n(y, width, *row);
-      else
+    Lines lines = lines_from(line, input.strides);
+    for (int64_t r = 0; r < rows; ++r, y += width, lines.next()) {
+      const T* row = x + lines.offset();
+      if (input.strides.back() == 0) {
+        const T value = *row;
+#pragma omp simd
+        for (int64_t k = 0; k < width; ++k) y[k] = value;
+      } else {
         std::memcpy(y, row, static_cast<size_t>(width) * sizeof(T));
+      }
     }
   }
 
@@ -543,10 +568,11 @@ class FusedKernel final : public Kernel {
   }
 
   void run_tiles(const KernelArgs& args, int64_t begin, int64_t end, int64_t part) const {
-    alignas(64) float storage[kTileFloats + static_cast<int64_t>(kMaxBuffers) * kPad];
+    alignas(64) float storage[kTileFloats + static_cast<int64_t>(kMaxBuffers) * 2 * kPad];
+    const int64_t stride = (rows_ * chunk_ + kPad - 1) / kPad * kPad + kPad;
     Slots slots;
     for (size_t b = 0; b < buffers_; ++b) {
-      float* buffer = storage + static_cast<int64_t>(b) * (rows_ * chunk_ + kPad);
+      float* buffer = storage + static_cast<int64_t>(b) * stride;
       slots[buffer_slot(b)] = reinterpret_cast<std::byte*>(buffer);
     }
     for (size_t i = 0; i < numbers_.size(); ++i) {
@@ -566,7 +592,8 @@ class FusedKernel final : public Kernel {
         if (input.source == Source::kGathered) {
           copy(input, args.in[i], line, rows, width, slots[buffer_slot(input.buffer)]);
         } else if (input.source != Source::kRepeated) {
-          const int64_t at = offset_of(input.strides, line) + column * input.strides.back();
+          const int64_t at =
+              lines_from(line, input.strides).offset() + column * input.strides.back();
           slots[i] = static_cast<std::byte*>(const_cast<void*>(args.in[i])) +
                      at * static_cast<int64_t>(input.bytes);
         }
@@ -595,15 +622,15 @@ class FusedKernel final : public Kernel {
     std::byte* acc = partial(args, s, part);
     const bool one_line = std::all_of(s.strides.begin(), s.strides.end() - 1,
                                       [](int64_t stride) { return stride == 0; });
+    Lines lines = lines_from(line, s.strides);
     if (s.sums_rows()) {
       double* y = reinterpret_cast<double*>(acc);
       if (one_line) {
         y[0] += v.sum(x, rows * width);
         return;
       }
-      for (int64_t r = 0; r < rows; ++r) {
-        y[offset_of(s.strides, line + r)] += v.sum(x + r * width, width);
-      }
+      for (int64_t r = 0; r < rows; ++r, lines.next())
+        y[lines.offset()] += v.sum(x + r * width, width);
       return;
     }
     float* y = reinterpret_cast<float*>(acc) + column;
@@ -613,8 +640,8 @@ class FusedKernel final : public Kernel {
       v.add(columns, y, y, width);
       return;
     }
-    for (int64_t r = 0; r < rows; ++r) {
-      float* to = y + offset_of(s.strides, line + r);
+    for (int64_t r = 0; r < rows; ++r, lines.next()) {
+      float* to = y + lines.offset();
       v.add(x + r * width, to, to, width);
     }
   }

@@ -411,6 +411,12 @@ TEST_CASE("fuse: sections stay apart, state is read before it changes") {
   stays(fuse, "%a = Neg(%p)\n%s = Softmax(%a)\n%u = Assign(%p, %s)\n%b = Add(%a, %u)\nreturn o=%b");
 }
 
+TEST_CASE("fuse: a running sum does not keep its terms") {
+  stays(fuse,
+        "%a = Softmax(%x)\n%b = Softmax(%y)\n%s = Add(%a, %b)\n%d = Softmax(%b)\n"
+        "%t = Add(%s, %d)\n%e = Softmax(%d)\n%u = Add(%t, %e)\nreturn o=%u");
+}
+
 TEST_CASE("fuse: what has no loop stays") {
   stays(fuse, "%a = Sin(%x)\n%b = Sin(%a)\nreturn o=%b");
   stays(fuse, "%a = Neg(%x)\n%b = Sin(%a)\n%d = Exp(%b)\nreturn o=%d");
