@@ -23,6 +23,12 @@ void run_passes(Graph& graph) {
   pipeline.run(graph);
 }
 
+void raise(Graph& graph) {
+  Pipeline pipeline;
+  pipeline.add(make_raise_pass(evaluate_node));
+  pipeline.run(graph);
+}
+
 std::string list_of(const NamedTypes& outputs) {
   std::string text;
   for (const auto& [name, type] : outputs) {
@@ -54,6 +60,7 @@ class StepBuilder {
     make_guard(special.decisions);
     stage("specialized");
     run_passes(result_.graph);
+    raise(result_.graph);
     append();
     if (!problems_.empty()) return std::move(result_);
     run_passes(result_.graph);
