@@ -1,6 +1,7 @@
 // Reductions, scans, MatMul, normalisation.
 #include <cmath>
 
+#include "graph/attention.h"
 #include "graph/attr_fields.h"
 #include "graph/infer_util.h"
 
@@ -160,6 +161,84 @@ Types layer_norm_grad(const Args& a) {
   return {a.in[0], scale, scale};
 }
 
+Types rms_norm(const Args& a) {
+  check_float(a, 0);
+  const auto [scale, rms] = layer_norm_types(a.in[0], a.attr<NormAttrs>());
+  if (a.in.size() == 2) check_same_type(a.in[1], scale, "scale");
+  return {a.in[0], rms};
+}
+
+Types rms_norm_grad(const Args& a) {
+  check_float(a, 0);
+  const auto [scale, rms] = layer_norm_types(a.in[0], a.attr<NormAttrs>());
+  check_same_type(a.in[1], a.in[0], "operand 1");
+  check_same_type(a.in[2], rms, "1/rms");
+  if (a.in.size() == 3) return {a.in[0]};
+  check_same_type(a.in[3], scale, "scale");
+  return {a.in[0], scale};
+}
+
+// Checks q, k and v, or what is packed of them, and the mask.
+AttentionDims attention_dims(const AttentionAttrs& attrs, std::span<const TensorType> operands,
+                             const TensorType* mask) {
+  if (!std::isfinite(attrs.scale)) fail("scale ", attrs.scale, " must be finite");
+  const int64_t rank = attrs.packed ? 5 : 4;
+  for (const TensorType& t : operands) {
+    if (t.rank() != rank) fail("an operand must have rank ", rank, ", given ", to_string(t));
+    if (t.dtype != operands[0].dtype) fail("operands of different types");
+  }
+  if (attrs.packed && operands[0].shape[2] != 3) {
+    fail("dim 2 of the packed operand must be 3, given ", to_string(operands[0]));
+  }
+  const AttentionDims n(attrs, operands);
+  if (!attrs.packed) {
+    const Shape &k = operands[1].shape, &v = operands[2].shape;
+    const size_t token = attrs.token_major ? 1 : 2, head = 3 - token;
+    if (k[0] != n.batch || v[0] != n.batch) fail("q, k and v differ in their batch");
+    if (k[3] != n.size) fail("q and k differ in the size of a head");
+    if (v[token] != n.keys || v[head] != n.kv_heads) fail("k and v differ in tokens or heads");
+    if (n.kv_heads == 0 ? n.heads != 0 : n.heads % n.kv_heads != 0) {
+      fail(n.kv_heads, " heads of k do not divide ", n.heads, " heads of q");
+    }
+  }
+  if (mask != nullptr) {
+    const Shape scores = {n.batch, n.heads, n.queries, n.keys};
+    if (mask->dtype != operands[0].dtype || mask->rank() > 4 ||
+        broadcast_shapes(mask->shape, scores) != scores) {
+      fail("mask ", to_string(*mask), " does not fit scores ", to_string(scores));
+    }
+  }
+  return n;
+}
+
+Types attention(const Args& a) {
+  check_float(a, 0);
+  const auto& attrs = a.attr<AttentionAttrs>();
+  const size_t count = attrs.packed ? 1 : 3;
+  if (a.in.size() < count || a.in.size() > count + 1) fail("takes ", count, " operands and a mask");
+  const AttentionDims n =
+      attention_dims(attrs, a.in.first(count), a.in.size() > count ? &a.in[count] : nullptr);
+  const Shape y = attrs.token_major || attrs.packed
+                      ? Shape{n.batch, n.queries, n.heads, n.value_size}
+                      : Shape{n.batch, n.heads, n.queries, n.value_size};
+  return {{a.in[0].dtype, y}, {a.in[0].dtype, {n.batch, n.heads, n.queries}}};
+}
+
+Types attention_grad(const Args& a) {
+  const auto& attrs = a.attr<AttentionAttrs>();
+  const size_t count = attrs.packed ? 1 : 3;
+  if (a.in.size() < count + 3 || a.in.size() > count + 4) {
+    fail("takes dy, ", count, " operands, y, log-sums and a mask");
+  }
+  std::vector<TensorType> forward(a.in.begin() + 1, a.in.begin() + 1 + static_cast<int64_t>(count));
+  forward.insert(forward.end(), a.in.begin() + static_cast<int64_t>(count) + 3, a.in.end());
+  const Types outputs = attention({Op::kAttention, forward, a.attrs});
+  check_same_type(a.in[0], outputs[0], "dy");
+  check_same_type(a.in[count + 1], outputs[0], "y");
+  check_same_type(a.in[count + 2], outputs[1], "log-sums");
+  return {forward.begin(), forward.begin() + static_cast<int64_t>(count)};
+}
+
 TensorType channel_type(const Args& a) {
   const auto& attr = a.attr<NormAttrs>();
   check_float(a, 0);
@@ -222,6 +301,10 @@ constexpr Row kRows[] = {
     {Op::kLogSoftmaxGrad, softmax_grad},
     {Op::kLayerNorm, layer_norm},
     {Op::kLayerNormGrad, layer_norm_grad},
+    {Op::kRmsNorm, rms_norm},
+    {Op::kRmsNormGrad, rms_norm_grad},
+    {Op::kAttention, attention},
+    {Op::kAttentionGrad, attention_grad},
     {Op::kBatchNorm, batch_norm},
     {Op::kBatchNormGrad, batch_norm_grad},
 };

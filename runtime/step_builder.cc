@@ -26,6 +26,7 @@ void run_passes(Graph& graph) {
 /// Nodes that compute a known pattern become one node, with a gradient of its own.
 void raise_patterns(Graph& graph) {
   Pipeline pipeline;
+  pipeline.add(make_raise_pass(evaluate_node));
   pipeline.add(make_raise_batch_norm_pass());
   pipeline.run(graph);
 }

@@ -115,6 +115,14 @@ Grads clip_grad_grad(const GradArgs& a) {
   return {a.builder().add(Op::kClipGrad, {a.dy(), a.x(1)}, a.attr<ClipAttrs>())};
 }
 
+// y = x Phi(x)  =>  dx = dy (Phi(x) + x phi(x))
+Grads gelu_grad(const GradArgs& a) {
+  return {a.builder().add(Op::kGeluGrad, {a.dy(), a.x()}, a.attr<GeluAttrs>())};
+}
+
+// y = x sigmoid x  =>  dx = dy s (1 + x (1 - s)), s = sigmoid x
+Grads silu_grad(const GradArgs& a) { return {a.builder().add(Op::kSiluGrad, {a.dy(), a.x()})}; }
+
 // y = x  =>  dx = dy
 Grads identity_grad(const GradArgs& a) { return {a.dy()}; }
 
@@ -277,6 +285,10 @@ constexpr GradRow kRows[] = {
     none(Op::kShiftLeft),
     none(Op::kShiftRight),
     {Op::kWhere, where_grad, GradKind::kRule, 0b001},
+    {Op::kGelu, gelu_grad},
+    {Op::kSilu, silu_grad},
+    {Op::kGeluGrad, nullptr, GradKind::kUnsupported},
+    {Op::kSiluGrad, nullptr, GradKind::kUnsupported},
     {Op::kReluGrad, relu_grad_grad, GradKind::kRule, 0b10},
     {Op::kClipGrad, clip_grad_grad, GradKind::kRule, 0b10},
     {Op::kFused, nullptr, GradKind::kUnsupported},  // made of differentiated graphs only

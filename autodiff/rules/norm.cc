@@ -46,6 +46,32 @@ Grads layer_norm_grad(const GradArgs& a) {
   return grads;
 }
 
+// r = 1 / sqrt(mean x^2 + eps), y = x r scale  =>  dr adds -dr r^3 x / n
+Grads rms_norm_grad(const GradArgs& a) {
+  std::vector<Var> operands = {dy_or_zero(a, 0), a.x(), a.y(1)};
+  if (a.input_count() > 1) operands.push_back(a.x(1));
+  Grads grads = a.builder().add_all(Op::kRmsNormGrad, operands, a.attr<NormAttrs>());
+  if (a.needs(0) && a.dy(1)) {
+    const Var r = a.y(1);
+    const double n = static_cast<double>(a.x().type().size()) /
+                     static_cast<double>(std::max<int64_t>(r.type().size(), 1));
+    grads[0] = grads[0] - a.dy(1) * square(r) * r * a.x() / n;
+  }
+  return grads;
+}
+
+// y = softmax(scale q k^T + mask) v; the log-sums serve the gradient op only
+Grads attention_grad(const GradArgs& a) {
+  const auto& attrs = a.attr<AttentionAttrs>();
+  const size_t count = attrs.packed ? 1 : 3;
+  TRAINRT_CHECK(!a.dy(1), "a gradient of Attention's log-sums");
+  std::vector<Var> operands = {a.dy(0)};
+  for (size_t i = 0; i < count; ++i) operands.push_back(a.x(i));
+  operands.insert(operands.end(), {a.y(0), a.y(1)});
+  if (a.input_count() > count) operands.push_back(a.x(count));
+  return a.builder().add_all(Op::kAttentionGrad, operands, attrs);
+}
+
 // m = mean x, v = mean (x - m)^2 per channel  =>  dx = dm / n + dv 2 (x - m) / n
 Var batch_statistics_grad(const GradArgs& a, Var dx) {
   Shape channels(a.x().shape().size(), 1);
@@ -91,6 +117,7 @@ Grads nll_loss_grad_grad(const GradArgs& a) {
   return {a.builder().add(Op::kNllLoss, {a.dy(), a.x(1)}, std::move(attrs))};
 }
 
+constexpr uint32_t kMask = 0b1000;  // the packed form's mask is input 1, and gets none either
 constexpr uint32_t kClassIds = 0b10;
 
 constexpr GradRow kRows[] = {
@@ -100,6 +127,10 @@ constexpr GradRow kRows[] = {
     {Op::kLogSoftmaxGrad, nullptr, GradKind::kUnsupported},
     {Op::kLayerNorm, layer_norm_grad},
     {Op::kLayerNormGrad, nullptr, GradKind::kUnsupported},
+    {Op::kRmsNorm, rms_norm_grad},
+    {Op::kRmsNormGrad, nullptr, GradKind::kUnsupported},
+    {Op::kAttention, attention_grad, GradKind::kRule, kMask},
+    {Op::kAttentionGrad, nullptr, GradKind::kUnsupported},
     {Op::kBatchNorm, batch_norm_grad},
     {Op::kBatchNormGrad, nullptr, GradKind::kUnsupported},
     {Op::kCrossEntropy, cross_entropy_grad, GradKind::kRule, kClassIds},

@@ -10,6 +10,8 @@ namespace trainrt {
 
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> conv_rows();
+std::span<const KernelRow> activation_rows();
+std::span<const KernelRow> attention_rows();
 std::span<const KernelRow> unary_rows();
 std::span<const KernelRow> binary_rows();
 std::span<const KernelRow> cast_rows();

@@ -1,3 +1,5 @@
+#include <numbers>
+
 #include "kernels/reference/elementwise.h"
 
 namespace trainrt::reference {
@@ -162,6 +164,37 @@ constexpr KernelRow comparison(Op op) {
   return {op, "reference", same_numbers, plan_binary<F, Types::kNumbers, uint8_t>};
 }
 
+// dy (Phi(x) + x phi(x)), or the derivative of the approximation by a tanh; where nothing flows in
+// nothing flows on
+template <bool kTanh>
+constexpr auto kGeluGrad = []<typename T>(T dy, T x) -> T {
+  if (dy == 0) return dy;
+  if (std::isinf(x)) return x > 0 ? dy : T{0};
+  constexpr double kSlope = 0.7978845608028654;  // sqrt(2 / pi)
+  const double v = x;
+  if (kTanh) {
+    const double t = std::tanh(kSlope * (v + 0.044715 * v * v * v));
+    const double inner = kSlope * (1 + 3 * 0.044715 * v * v);
+    const double slope = t * t == 1 ? 0 : 0.5 * v * (1 - t * t) * inner;
+    return static_cast<T>(dy * (0.5 * (1 + t) + slope));
+  }
+  const double density = 0.5 * kSlope * std::exp(-0.5 * v * v);
+  return static_cast<T>(dy * (0.5 * std::erfc(-v * std::numbers::sqrt2 / 2) + v * density));
+};
+
+// dy s (1 + x (1 - s)) with s = sigmoid(x)
+constexpr auto kSiluGrad = []<typename T>(T dy, T x) -> T {
+  if (dy == 0) return dy;
+  if (std::isinf(x)) return x > 0 ? dy : T{0};
+  const double v = x, e = std::exp(-std::abs(v)), s = v >= 0 ? 1 / (1 + e) : e / (1 + e);
+  return static_cast<T>(dy * (s + v * e / ((1 + e) * (1 + e))));
+};
+
+std::unique_ptr<Kernel> plan_gelu_grad(const NodeView& node, Scratch& scratch) {
+  return node.attr<GeluAttrs>().tanh ? plan_binary<kGeluGrad<true>, Types::kFloats>(node, scratch)
+                                     : plan_binary<kGeluGrad<false>, Types::kFloats>(node, scratch);
+}
+
 constexpr KernelRow kRows[] = {
     arithmetic<[](auto a, auto b) { return add(a, b); }>(Op::kAdd),
     arithmetic<[](auto a, auto b) { return subtract(a, b); }>(Op::kSub),
@@ -188,6 +221,8 @@ constexpr KernelRow kRows[] = {
     bitwise<kShiftLeft>(Op::kShiftLeft),
     bitwise<kShiftRight>(Op::kShiftRight),
     arithmetic<[](auto dy, auto y) { return 0 < y ? dy : decltype(dy){0}; }>(Op::kReluGrad),
+    {Op::kGeluGrad, "reference", takes_floats, plan_gelu_grad, true},
+    {Op::kSiluGrad, "reference", takes_floats, plan_binary<kSiluGrad, Types::kFloats>, true},
     {Op::kWhere, "reference", nullptr, plan_where, true},
 };
 

@@ -96,6 +96,69 @@ std::unique_ptr<Kernel> plan_layer_norm_grad(const NodeView& node, Scratch&) {
                     []<typename T>() { return layer_norm_grad<T>; });
 }
 
+// y = x / sqrt(mean x^2 + eps), times scale
+template <typename T>
+void rms_norm(const LayerPlan& p, const KernelArgs& args) {
+#pragma omp parallel for schedule(static) if (p.rows * p.width > kParallel)
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const T* x = args.input<T>(0) + r * p.width;
+    T* y = args.output<T>(0) + r * p.width;
+    double squares = 0;
+    for (int64_t i = 0; i < p.width; ++i) squares += static_cast<double>(x[i]) * x[i];
+    const double inverse = 1 / std::sqrt(squares / static_cast<double>(p.width) + p.epsilon);
+    for (int64_t i = 0; i < p.width; ++i) {
+      const double normal = x[i] * inverse;
+      y[i] = static_cast<T>(p.scale ? normal * args.input<T>(1)[i] : normal);
+    }
+    args.output<T>(1)[r] = static_cast<T>(inverse);
+  }
+}
+
+// With h = x / rms and g = dy * scale: dx = (g - h mean(g h)) / rms, dscale = sum over rows of dy h
+template <typename T>
+void rms_norm_grad(const LayerPlan& p, const KernelArgs& args) {
+  const T *dy = args.input<T>(0), *x = args.input<T>(1), *inverse = args.input<T>(2);
+  const auto normal = [&](int64_t r, int64_t i) {
+    return static_cast<double>(x[r * p.width + i]) * inverse[r];
+  };
+#pragma omp parallel for schedule(static) if (p.rows * p.width > kParallel)
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const auto g = [&](int64_t i) {
+      const double d = dy[r * p.width + i];
+      return p.scale ? d * args.input<T>(3)[i] : d;
+    };
+    double product = 0;
+    for (int64_t i = 0; i < p.width; ++i) product += g(i) * normal(r, i);
+    product /= static_cast<double>(p.width);
+    T* dx = args.output<T>(0) + r * p.width;
+    for (int64_t i = 0; i < p.width; ++i) {
+      dx[i] = static_cast<T>((g(i) - normal(r, i) * product) * inverse[r]);
+    }
+  }
+  if (!p.scale) return;
+#pragma omp parallel for schedule(static) if (p.rows * p.width > kParallel)
+  for (int64_t begin = 0; begin < p.width; begin += kBlock) {
+    const int64_t end = std::min(p.width, begin + kBlock);
+    double scale[kBlock] = {};
+    for (int64_t r = 0; r < p.rows; ++r) {
+      for (int64_t i = begin; i < end; ++i) scale[i - begin] += dy[r * p.width + i] * normal(r, i);
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      args.output<T>(1)[i] = static_cast<T>(scale[i - begin]);
+    }
+  }
+}
+
+std::unique_ptr<Kernel> plan_rms_norm(const NodeView& node, Scratch&) {
+  return bind_float(node.outputs[0].dtype, layer_plan(node, node.inputs.size() > 1),
+                    []<typename T>() { return rms_norm<T>; });
+}
+
+std::unique_ptr<Kernel> plan_rms_norm_grad(const NodeView& node, Scratch&) {
+  return bind_float(node.outputs[0].dtype, layer_plan(node, node.inputs.size() > 3),
+                    []<typename T>() { return rms_norm_grad<T>; });
+}
+
 struct BatchPlan {
   AxisView view;
   NormAttrs attrs;
@@ -210,6 +273,8 @@ std::unique_ptr<Kernel> plan_batch_norm_grad(const NodeView& node, Scratch&) {
 constexpr KernelRow kRows[] = {
     {Op::kLayerNorm, "reference", takes_floats, plan_layer_norm},
     {Op::kLayerNormGrad, "reference", takes_floats, plan_layer_norm_grad},
+    {Op::kRmsNorm, "reference", takes_floats, plan_rms_norm},
+    {Op::kRmsNormGrad, "reference", takes_floats, plan_rms_norm_grad},
     {Op::kBatchNorm, "reference", takes_floats, plan_batch_norm},
     {Op::kBatchNormGrad, "reference", takes_floats, plan_batch_norm_grad},
 };

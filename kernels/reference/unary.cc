@@ -1,3 +1,5 @@
+#include <numbers>
+
 #include "kernels/reference/elementwise.h"
 
 namespace trainrt::reference {
@@ -47,6 +49,23 @@ constexpr auto kSoftplus = [](auto x) {
 constexpr auto kSigmoid = []<typename T>(T x) -> T {
   const T e = std::exp(-std::abs(x));
   return x >= 0 ? 1 / (1 + e) : e / (1 + e);
+};
+
+// x Phi(x), exactly or by a tanh; the limits at infinities
+template <bool kTanh>
+constexpr auto kGelu = []<typename T>(T x) -> T {
+  if (std::isinf(x)) return x > 0 ? x : T{0};
+  constexpr double kSlope = 0.7978845608028654;  // sqrt(2 / pi)
+  const double v = x;
+  const double cdf = kTanh ? 0.5 * (1 + std::tanh(kSlope * (v + 0.044715 * v * v * v)))
+                           : 0.5 * std::erfc(-v * std::numbers::sqrt2 / 2);
+  return static_cast<T>(v * cdf);
+};
+
+// x sigmoid(x)
+constexpr auto kSilu = []<typename T>(T x) -> T {
+  if (std::isinf(x)) return x > 0 ? x : T{0};
+  return static_cast<T>(x * kSigmoid(static_cast<double>(x)));
 };
 
 constexpr auto kNeg = []<typename T>(T x) -> T {
@@ -184,6 +203,11 @@ std::unique_ptr<Kernel> plan_round_to(const NodeView& node, Scratch&) {
                     []<typename T>() { return round_to<T>; });
 }
 
+std::unique_ptr<Kernel> plan_gelu(const NodeView& node, Scratch& scratch) {
+  return node.attr<GeluAttrs>().tanh ? plan_unary<kGelu<true>, Types::kFloats>(node, scratch)
+                                     : plan_unary<kGelu<false>, Types::kFloats>(node, scratch);
+}
+
 /// A row for a formula on floats.
 template <auto F>
 constexpr KernelRow on_floats(Op op) {
@@ -219,6 +243,8 @@ constexpr KernelRow kRows[] = {
     on_floats<kSigmoid>(Op::kSigmoid),
     on_floats<kSoftplus>(Op::kSoftplus),
     on_floats<[](auto x) { return std::erf(x); }>(Op::kErf),
+    {Op::kGelu, "reference", takes_floats, plan_gelu, true},
+    on_floats<kSilu>(Op::kSilu),
     on_floats<[](auto x) { return std::floor(x); }>(Op::kFloor),
     on_floats<[](auto x) { return std::ceil(x); }>(Op::kCeil),
     on_floats<[](auto x) { return std::nearbyint(x); }>(Op::kRound),

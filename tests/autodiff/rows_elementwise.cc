@@ -30,6 +30,12 @@ void add_unary(std::vector<Row>& rows) {
   for (const auto& [op, lo, hi] : smooth) {
     rows.push_back(node(op, "matrix", {uniform({3, 4}, lo, hi)}));
   }
+  rows.push_back(node(Op::kGelu, "erf", {uniform({3, 4}, -3, 3)}, GeluAttrs{false}));
+  rows.push_back(node(Op::kGelu, "tanh", {uniform({3, 4}, -3, 3)}, GeluAttrs{true}));
+  rows.push_back(node(Op::kGelu, "large", {values({4}, {-40, -9, 9, 40})}, GeluAttrs{false}));
+  rows.push_back(node(Op::kGelu, "large, tanh", {values({4}, {-40, -9, 9, 40})}, GeluAttrs{true}));
+  rows.push_back(node(Op::kSilu, "matrix", {uniform({3, 4}, -3, 3)}));
+  rows.push_back(node(Op::kSilu, "large", {values({4}, {-800, -9, 9, 800})}));
   rows.push_back(node(Op::kTanh, "rank 0", {normal({})}));
   rows.push_back(node(Op::kTanh, "empty", {normal({0, 3})}));
   rows.push_back(node(Op::kReciprocal, "negative", {uniform({5}, -3, -1)}));

@@ -1,3 +1,6 @@
+#include <limits>
+#include <optional>
+
 #include "tests/autodiff/gradcheck.h"
 
 namespace trainrt::test {
@@ -21,6 +24,9 @@ void add_norms(std::vector<Row>& rows) {
       node(Op::kLayerNorm, "no scale", {normal({3, 5})}, NormAttrs{1, 1e-3}),
       node(Op::kLayerNorm, "no rows", {normal({0, 5}), normal({5}), normal({5})},
            NormAttrs{1, 1e-3}),
+      node(Op::kRmsNorm, "last axis", {normal({3, 5}), normal({5})}, NormAttrs{1, 1e-3}),
+      node(Op::kRmsNorm, "two axes, no scale", {normal({2, 3, 4})}, NormAttrs{1, 1e-3}),
+      node(Op::kRmsNorm, "axis 0", {normal({6}), normal({6})}, NormAttrs{0, 1e-3}),
       node(Op::kBatchNorm, "2-D", {normal({6, 3}), normal({3}), normal({3})}, NormAttrs{1, 1e-3}),
       node(Op::kBatchNorm, "4-D", {normal({2, 3, 2, 3}), normal({3}), normal({3})},
            NormAttrs{1, 1e-3}),
@@ -42,6 +48,37 @@ void add_norms(std::vector<Row>& rows) {
   };
   rows.push_back(statistics(Op::kLayerNorm, "statistics only", {3, 5}, {5}));
   rows.push_back(statistics(Op::kBatchNorm, "statistics only", {4, 3, 2}, {3}));
+}
+
+void add_attention(std::vector<Row>& rows) {
+  const auto attention = [&](const char* name, std::vector<Operand> operands, AttentionAttrs attrs,
+                             std::optional<Tensor> mask = {}) {
+    rows.push_back(first_output({Op::kAttention, name, std::move(operands),
+                                 [attrs, mask](Builder& b, std::span<const Var> x) {
+                                   std::vector<Var> in(x.begin(), x.end());
+                                   if (mask) in.push_back(b.constant(*mask));
+                                   return b.add_all(Op::kAttention, in, attrs);
+                                 }}));
+  };
+  const Operand q = normal({2, 4, 3, 5}), k = normal({2, 4, 6, 5}), v = normal({2, 4, 6, 7});
+  attention("heads first", {q, k, v}, {0.5, false, false, false});
+  attention("causal", {q, k, v}, {0.5, true, false, false});
+  attention("one key", {q, normal({2, 4, 1, 5}), normal({2, 4, 1, 2})}, {0.5, false, false, false});
+  attention("grouped", {q, normal({2, 2, 6, 5}), normal({2, 2, 6, 7})}, {0.5, true, false, false});
+  attention("tokens first, grouped",
+            {normal({2, 3, 4, 5}), normal({2, 6, 2, 5}), normal({2, 6, 2, 7})},
+            {0.4, true, true, false});
+  attention("packed", {normal({2, 4, 3, 2, 5})}, {0.5, true, true, true});
+  Tensor mask(DType::kFloat64, {4, 1, 6});
+  for (size_t i = 0; i < 24; ++i) {
+    mask.data<double>()[i] =
+        i % 5 == 3 ? -std::numeric_limits<double>::infinity() : 0.1 * static_cast<double>(i);
+  }
+  attention("masked", {q, k, v}, {0.5, false, false, false}, mask);
+  Tensor row(DType::kFloat64, {4});
+  row.fill(0);
+  row.data<double>()[1] = -3;
+  attention("packed, masked", {normal({2, 4, 3, 2, 5})}, {0.5, false, true, true}, row);
 }
 
 }  // namespace
@@ -79,6 +116,7 @@ std::vector<Row> norm_rows() {
        }},
   };
   add_norms(rows);
+  add_attention(rows);
   return rows;
 }
 

@@ -70,6 +70,29 @@ TEST_CASE("sigmoid, softplus and erf on CPU") {
   check_unary(Op::kErf, -0.01, 0.01, kTight);
 }
 
+TEST_CASE("GELU and SiLU on CPU") {
+  const struct {
+    Op op, gradient;
+    Attrs attrs;
+  } functions[] = {{Op::kGelu, Op::kGeluGrad, GeluAttrs{false}},
+                   {Op::kGelu, Op::kGeluGrad, GeluAttrs{true}},
+                   {Op::kSilu, Op::kSiluGrad, NoAttrs{}}};
+  for (const auto& f : functions) {
+    for (double range : {0.01, 1.0, 6.0, 40.0, 300.0}) {
+      check_unary(f.op, -range, range, kClose, f.attrs);
+      for (const Shape& shape : kShapes) {
+        check_rows({f.gradient, {shape, Operand(shape, -range, range)}, f.attrs}, kClose);
+      }
+    }
+    const Tensor x = special_values();
+    check_rows({f.op, {Operand(x)}, f.attrs}, {1e-5, true});
+    check_rows({f.gradient, {x.shape(), Operand(x)}, f.attrs}, {1e-5, true});
+    Tensor zero(DType::kFloat32, x.shape());
+    zero.fill(0);
+    check_rows({f.gradient, {Operand(zero), Operand(x)}, f.attrs}, kExact);
+  }
+}
+
 TEST_CASE("unary functions at zeros, infinities, NaN and beyond their range") {
   for (Op op : {Op::kExp, Op::kLog, Op::kSin, Op::kCos, Op::kTan, Op::kAsin, Op::kAcos, Op::kAtan,
                 Op::kSinh, Op::kCosh, Op::kAsinh, Op::kAcosh, Op::kAtanh, Op::kTanh, Op::kSigmoid,

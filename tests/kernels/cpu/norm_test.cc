@@ -149,6 +149,71 @@ TEST_CASE("LayerNorm and its gradient on CPU, with and without scale") {
   }
 }
 
+TEST_CASE("RmsNorm and its gradient on CPU, with and without scale") {
+  const std::vector<std::pair<Shape, int64_t>> cases = {
+      {{5, 37}, 1}, {{2, 3, 64}, 2}, {{2, 3, 5, 7}, 2}, {{300, 96}, 1}, {{6}, 0}, {{4, 1}, 1}};
+  for (const auto& [shape, axis] : cases) {
+    const NormAttrs attrs{axis, 1e-5};
+    const Shape tail(shape.begin() + axis, shape.end());
+    check_rows({Op::kRmsNorm, {shape}, attrs}, kClose);
+    check_rows({Op::kRmsNorm, {shape, tail}, attrs}, kClose);
+    const Operand inverse(run_first_row({Op::kRmsNorm, {shape}, attrs})[1]);
+    check_rows({Op::kRmsNormGrad, {shape, shape, inverse}, attrs}, kClose);
+    check_rows({Op::kRmsNormGrad, {shape, shape, inverse, tail}, attrs}, kClose);
+  }
+}
+
+void check_attention(const std::vector<Operand>& operands, const AttentionAttrs& attrs,
+                     const std::vector<Operand>& mask = {}) {
+  std::vector<Operand> in = operands;
+  in.insert(in.end(), mask.begin(), mask.end());
+  check_rows({Op::kAttention, in, attrs}, kClose);
+  const std::vector<Tensor> out = run_first_row({Op::kAttention, in, attrs});
+  std::vector<Operand> grad = {Operand(out[0].shape())};
+  grad.insert(grad.end(), operands.begin(), operands.end());
+  grad.insert(grad.end(), {Operand(out[0]), Operand(out[1])});
+  grad.insert(grad.end(), mask.begin(), mask.end());
+  check_rows({Op::kAttentionGrad, grad, attrs}, {3e-5, false});
+}
+
+TEST_CASE("attention and its gradient on CPU") {
+  for (const bool causal : {false, true}) {
+    for (const auto& [queries, keys] :
+         {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {37, 37}, {30, 70}, {130, 130}, {60, 300}}) {
+      if (causal && queries > keys) continue;
+      for (const auto& [size, value_size] :
+           {std::pair<int64_t, int64_t>{1, 2}, {5, 7}, {64, 64}, {80, 33}}) {
+        const AttentionAttrs plain{0.2, causal, false, false}, tokens{0.2, causal, true, false};
+        check_attention(
+            {Shape{2, 2, queries, size}, Shape{2, 2, keys, size}, Shape{2, 2, keys, value_size}},
+            plain);
+        check_attention(
+            {Shape{1, queries, 4, size}, Shape{1, keys, 2, size}, Shape{1, keys, 2, value_size}},
+            tokens);
+      }
+      if (queries == keys) {
+        check_attention({Shape{2, queries, 3, 2, 19}}, {0.3, causal, true, true});
+      }
+    }
+  }
+}
+
+TEST_CASE("attention with masks on CPU, some of which hide every key") {
+  const Operand q(Shape{2, 3, 20, 8}), k(Shape{2, 3, 37, 8}), v(Shape{2, 3, 37, 9});
+  for (const Shape& shape : {Shape{}, Shape{37}, Shape{20, 1}, Shape{20, 37}, Shape{3, 1, 37},
+                             Shape{2, 1, 1, 37}, Shape{2, 3, 20, 37}}) {
+    check_attention({q, k, v}, {0.3, false, false, false}, {Operand(shape)});
+    Tensor hidden(DType::kFloat32, shape);
+    hidden.fill(0);
+    for (size_t i = 0; i < hidden.data<float>().size(); i += 3) {
+      hidden.data<float>()[i] = -INFINITY;
+    }
+    check_attention({q, k, v}, {0.3, true, false, false}, {Operand(hidden)});
+  }
+  check_attention({Shape{1, 1, 5, 8}, Shape{1, 1, 3, 8}, Shape{1, 1, 3, 4}},
+                  {0.3, true, false, false});
+}
+
 TEST_CASE("BatchNorm and its gradient on CPU") {
   for (const Shape& shape : {Shape{16, 37}, Shape{300, 300}, Shape{4, 6, 5, 7}, Shape{2, 3, 40},
                              Shape{8, 16, 28, 28}, Shape{2, 5, 1, 1}, Shape{2, 3, 2, 3, 4}}) {
