@@ -174,7 +174,11 @@ Types batch_norm(const Args& a) {
   const TensorType channel = channel_type(a);
   check_same_type(a.in[1], channel, "scale");
   check_same_type(a.in[2], channel, "bias");
-  if (a.in.size() == 4) check_same_type(a.in[3], a.in[0], "residual");
+  if (a.in.size() == 4) {
+    check_same_type(a.in[3], a.in[0], "residual");
+    // The result does not tell a value at a bound from one beyond it.
+    if (a.attr<NormAttrs>().activation == Activation::kClip) fail("no residual goes with a clip");
+  }
   return {a.in[0], channel, channel};
 }
 
@@ -194,6 +198,7 @@ Types batch_norm_grad(const Args& a) {
     return {a.in[0], channel, channel};
   }
   check_same_type(a.in[5], a.in[0], "the result");
+  if (a.attr<NormAttrs>().activation == Activation::kClip) fail("no residual goes with a clip");
   return {a.in[0], channel, channel, a.in[0]};
 }
 

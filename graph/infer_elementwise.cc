@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "graph/attr_fields.h"
+#include "graph/fused.h"
 #include "graph/infer_util.h"
 
 namespace trainrt::infer {
@@ -173,6 +174,21 @@ Types where(const Args& a) {
   return {{a.in[1].dtype, broadcast_shapes(a.in[0].shape, branches)}};
 }
 
+Types fused(const Args& a) {
+  FusedProgram program;
+  try {
+    program = parse_fused(a.attr<FusedAttrs>().program);
+  } catch (const Error& e) {
+    fail(e.what());
+  }
+  const FusedTypes types = fused_types(program, a.in);
+  Types results;
+  for (int32_t i : program.results) {
+    results.push_back(types.instructions[static_cast<size_t>(i)]);
+  }
+  return results;
+}
+
 constexpr Row kRows[] = {
     {Op::kInput, input},
     {Op::kConstant, constant},
@@ -243,6 +259,7 @@ constexpr Row kRows[] = {
     {Op::kClipGrad, clip_grad},
     {Op::kGeluGrad, relu_grad},
     {Op::kSiluGrad, relu_grad},
+    {Op::kFused, fused},
 };
 
 }  // namespace

@@ -16,6 +16,9 @@ std::string print(const Graph& graph);
 /// Throws Error(kUsage) with the line number and what was expected.
 Graph parse_graph(std::string_view text);
 
+/// Attributes of an op as to_string(attrs) prints them. Throws Error(kUsage).
+Attrs parse_attributes(Op op, std::string_view text);
+
 /// Graphviz.
 std::string print_dot(const Graph& graph);
 

@@ -191,6 +191,28 @@ class Line {
   size_t pos_ = 0;
 };
 
+Attrs attributes(Line& in, Op op) {
+  Attrs attrs = default_attrs(op);
+  std::unordered_set<std::string> seen;
+  while (!in.at_end()) {
+    const std::string key(in.word("an attribute"));
+    in.need('=');
+    bool found = false;
+    std::visit(
+        [&](auto& a) {
+          for_each_field(a, [&](std::string_view name, auto& field) {
+            if (name != key) return;
+            found = true;
+            in.read(field);
+          });
+        },
+        attrs);
+    if (!found) in.fail("an attribute of " + std::string(op_info(op).name) + ", not " + key);
+    if (!seen.insert(key).second) in.fail("each attribute once, not again " + key);
+  }
+  return attrs;
+}
+
 class Parser {
  public:
   void line(Line in) {
@@ -267,28 +289,6 @@ class Parser {
     }
   }
 
-  static Attrs attributes(Line& in, Op op) {
-    Attrs attrs = default_attrs(op);
-    std::unordered_set<std::string> seen;
-    while (!in.at_end()) {
-      const std::string key(in.word("an attribute"));
-      in.need('=');
-      bool found = false;
-      std::visit(
-          [&](auto& a) {
-            for_each_field(a, [&](std::string_view name, auto& field) {
-              if (name != key) return;
-              found = true;
-              in.read(field);
-            });
-          },
-          attrs);
-      if (!found) in.fail("an attribute of " + std::string(op_info(op).name) + ", not " + key);
-      if (!seen.insert(key).second) in.fail("each attribute once, not again " + key);
-    }
-    return attrs;
-  }
-
   void output(Line& in) {
     while (!in.at_end()) {
       std::string name = in.name();
@@ -316,6 +316,11 @@ class Parser {
 };
 
 }  // namespace
+
+Attrs parse_attributes(Op op, std::string_view text) {
+  Line line(text, 1);
+  return attributes(line, op);
+}
 
 Graph parse_graph(std::string_view text) {
   Parser parser;

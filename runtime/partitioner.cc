@@ -1,6 +1,6 @@
 #include "runtime/partitioner.h"
 
-#include <array>
+#include "kernels/blocked_view.h"
 
 namespace trainrt {
 
@@ -16,26 +16,35 @@ NodeTypes::NodeTypes(const Graph& graph, const Node& node) {
   for (ValueId v : node.outputs) outputs.push_back(graph.type(v));
 }
 
+RowTable::RowTable(const KernelLists& lists) {
+  for (const auto& list : lists) {
+    for (const KernelRow& row : list) by_op_[static_cast<size_t>(row.op)].push_back(&row);
+  }
+}
+
+Assignment RowTable::find(const NodeView& node) const {
+  Assignment result;
+  for (const KernelRow* row : by_op_[static_cast<size_t>(node.op)]) {
+    Support support = row_support(*row, node);
+    if (support.ok) {
+      result.row = row;
+      break;
+    }
+    result.refusals.push_back({row->name, std::move(support.reason)});
+  }
+  return result;
+}
+
 std::vector<Assignment> partition(const Graph& graph, const KernelLists& lists,
                                   Diagnostics& problems) {
-  std::array<std::vector<const KernelRow*>, static_cast<size_t>(kOpCount)> by_op;
-  for (const auto& list : lists) {
-    for (const KernelRow& row : list) by_op[static_cast<size_t>(row.op)].push_back(&row);
-  }
+  const RowTable rows(lists);
   std::vector<Assignment> result(static_cast<size_t>(graph.node_count()));
   for (int32_t i = 0; i < graph.node_count(); ++i) {
     const Node& node = graph.node(NodeId{i});
     if (node.op == Op::kInput || node.op == Op::kConstant) continue;
     Assignment& assignment = result[static_cast<size_t>(i)];
     const NodeTypes types(graph, node);
-    for (const KernelRow* row : by_op[static_cast<size_t>(node.op)]) {
-      Support support = row->supports == nullptr ? Support::yes() : row->supports(types.view(node));
-      if (support.ok) {
-        assignment.row = row;
-        break;
-      }
-      assignment.refusals.push_back({row->name, std::move(support.reason)});
-    }
+    assignment = rows.find(types.view(node));
     if (assignment.row != nullptr || is_view(node.op)) continue;
     std::string reason = "no kernel runs " + std::string(op_info(node.op).name) + " on";
     for (const TensorType& t : types.inputs) reason += " " + to_string(t);

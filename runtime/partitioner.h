@@ -2,6 +2,8 @@
 #ifndef TRAINRT_RUNTIME_PARTITIONER_H_
 #define TRAINRT_RUNTIME_PARTITIONER_H_
 
+#include <array>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +23,18 @@ struct Assignment {
   const KernelRow* row =
       nullptr;  // null for inputs and constants, and where nothing supports the node
   std::vector<Refusal> refusals;  // of the rows before it
+};
+
+/// Rows by op, best first.
+class RowTable {
+ public:
+  explicit RowTable(const KernelLists& lists);
+
+  /// The first row that supports the node (kernels/blocked_view.h says what that means).
+  Assignment find(const NodeView& node) const;
+
+ private:
+  std::array<std::vector<const KernelRow*>, static_cast<size_t>(kOpCount)> by_op_;
 };
 
 /// cpu_kernels, then reference_kernels; only the latter when `reference` is set.

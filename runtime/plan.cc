@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "graph/text.h"
+#include "kernels/blocked_view.h"
 #include "runtime/arena.h"
 #include "runtime/cost.h"
+#include "runtime/layout.h"
 #include "runtime/memory_planner.h"
 
 namespace trainrt {
@@ -47,6 +49,7 @@ std::string_view section_name(Section section) {
 
 Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
     : graph_(std::move(graph)) {
+  assign_layouts(graph_, RowTable(options.kernels));
   Diagnostics problems;
   rows_ = partition(graph_, options.kernels, problems);
   problems.throw_if_any(ErrorCode::kUnsupported, "the model cannot be run");
@@ -97,7 +100,7 @@ Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
     } else {
       const NodeTypes types(graph_, node);
       Scratch scratch;
-      step.kernel = rows_[at(id.index)].row->plan(types.view(node), scratch);
+      step.kernel = plan_row(*rows_[at(id.index)].row, types.view(node), scratch);
       TRAINRT_CHECK(step.kernel != nullptr, describe(graph_, id) + " got no kernel");
       if (scratch.bytes > 0) {
         scratch_steps.push_back(p);
@@ -232,7 +235,10 @@ std::string Plan::text() const {
   }
   text += "arena " + std::to_string(arena_bytes_) + " bytes, lower bound " +
           std::to_string(lower_bound_) + "; fixed " + std::to_string(fixed_bytes_) + " bytes; " +
-          std::to_string(flops_) + " flops\n";
+          std::to_string(flops_) + " flops; " +
+          std::to_string(std::count_if(graph_.nodes().begin(), graph_.nodes().end(),
+                                       [](const Node& n) { return n.op == Op::kReorder; })) +
+          " reorders\n";
   return text;
 }
 

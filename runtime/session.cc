@@ -185,6 +185,7 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
        options_.straight_through},
       {[&](const InputAttrs& attrs) { return contents_of(attrs, batch); },
        make_evaluator(kernels())},
+      fused_kernels(),
       [this](const std::string& name) { return parameters_[by_name_.at(name)]->requires_grad; },
       on_stage};
   for (;;) {
@@ -210,8 +211,14 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
   }
 }
 
-KernelLists Session::kernels() const {
-  return kernel_lists(options_.backend == Backend::kReference || working() == DType::kFloat64);
+bool Session::on_reference() const {
+  return options_.backend == Backend::kReference || working() == DType::kFloat64;
+}
+
+KernelLists Session::kernels() const { return kernel_lists(on_reference()); }
+
+KernelLists Session::fused_kernels() const {
+  return on_reference() ? KernelLists() : KernelLists{cpu_kernels()};
 }
 
 Tensor Session::contents_of(const InputAttrs& attrs, const Batch& batch) const {
@@ -466,7 +473,10 @@ std::string Session::dump(const StepSpec& spec, Batch& batch, std::string_view s
   problems.throw_if_any(ErrorCode::kUnsupported, "the graph cannot be built up to this stage");
   TRAINRT_CHECK(planned, "no such stage");
   if (dot) throw Error(ErrorCode::kUsage, "stage planned has a text form only");
-  return make_plan(spec, std::move(built.graph))->text();
+  const RecomputeReport recomputed = built.recomputed;
+  return make_plan(spec, std::move(built.graph))->text() + "recomputed " +
+         std::to_string(recomputed.values) + " values: " + std::to_string(recomputed.bytes) +
+         " bytes less kept for the backward section\n";
 }
 
 }  // namespace trainrt

@@ -115,7 +115,9 @@ class Session {
   Tensor contents_of(const InputAttrs& attrs, const Batch& batch) const;
   bool holds_for(CompiledStep& step, const Batch& batch);
   void load_inputs(const Plan& plan, const Batch& batch) const;
+  bool on_reference() const;
   KernelLists kernels() const;
+  KernelLists fused_kernels() const;
   StepInputs step_inputs(const Batch& batch) const;
   void add_state(const Graph& graph);
   Tensor state_tensor(const InputAttrs& attrs) const;

@@ -23,6 +23,13 @@ void run_passes(Graph& graph) {
   pipeline.run(graph);
 }
 
+/// Nodes that compute a known pattern become one node, with a gradient of its own.
+void raise_patterns(Graph& graph) {
+  Pipeline pipeline;
+  pipeline.add(make_raise_batch_norm_pass());
+  pipeline.run(graph);
+}
+
 std::string list_of(const NamedTypes& outputs) {
   std::string text;
   for (const auto& [name, type] : outputs) {
@@ -54,10 +61,12 @@ class StepBuilder {
     make_guard(special.decisions);
     stage("specialized");
     run_passes(result_.graph);
+    raise_patterns(result_.graph);
     append();
     if (!problems_.empty()) return std::move(result_);
     run_passes(result_.graph);
     stage("joint");
+    fuse_nodes();
     return std::move(result_);
   }
 
@@ -66,6 +75,32 @@ class StepBuilder {
 
   void stage(std::string_view name) {
     if (context_.on_stage) context_.on_stage(name, graph());
+  }
+
+  bool runs_fused(const std::string& program, std::span<const TensorType> in,
+                  std::span<const TensorType> out) const {
+    const Attrs attrs = FusedAttrs{program};
+    const NodeView node{Op::kFused, attrs, in, out};
+    for (const auto& list : context_.fused_kernels) {
+      for (const KernelRow& row : list) {
+        if (row.op == Op::kFused && (row.supports == nullptr || row.supports(node).ok)) return true;
+      }
+    }
+    return false;
+  }
+
+  void fuse_nodes() {
+    Pipeline pipeline;
+    pipeline.add(make_epilogue_pass());
+    pipeline.add(make_dead_code_pass());
+    if (!context_.fused_kernels.empty()) {
+      pipeline.add(make_recompute_pass(&result_.recomputed));
+      pipeline.add(make_fuse_pass(
+          [&](const std::string& program, std::span<const TensorType> in,
+              std::span<const TensorType> out) { return runs_fused(program, in, out); }));
+      pipeline.add(make_dead_code_pass());
+    }
+    pipeline.run(graph());
   }
 
   void make_guard(std::vector<Decision>& decisions) {

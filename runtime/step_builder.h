@@ -13,6 +13,8 @@
 #include "autodiff/optimizer.h"
 #include "frontend/onnx_model.h"
 #include "graph/graph.h"
+#include "graph/passes/passes.h"
+#include "kernels/kernel.h"
 #include "trainrt/error.h"
 
 namespace trainrt {
@@ -64,13 +66,16 @@ struct StepGraph {
   /// them. Empty when nothing depends on contents.
   Graph guard;
   std::vector<Tensor> decided;
+  RecomputeReport recomputed;
   std::vector<std::string> needs_value;  // not empty: specialize again with these contents
 };
 
 struct StepContext {
   const OnnxModel& model;
   SpecializeOptions specialize;
-  Contents contents;                                                   // may be empty
+  Contents contents;  // may be empty
+  /// Where elementwise nodes are fused: the backend's kernels; empty: nowhere.
+  KernelLists fused_kernels;
   std::function<bool(const std::string&)> wants_grad;                  // parameter by file name
   std::function<void(std::string_view stage, const Graph&)> on_stage;  // may be empty
 };

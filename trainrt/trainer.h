@@ -110,10 +110,13 @@ struct BenchResult {
 
 /// One node of a run, for profiles.
 struct NodeTiming {
-  std::string name;     // of the ONNX node
-  std::string op;       // of the IR
-  std::string kernel;   // row
-  std::string section;  // forward | backward | update
+  std::string name;      // of the ONNX node
+  std::string op;        // of the IR
+  std::string kernel;    // row
+  std::string section;   // forward | backward | update
+  std::string operands;  // "float32[8,16] float32[4,16] -> float32[8,4]"
+  int64_t flops = 0;     // of products and convolutions, counted as the direct method's
+  int64_t bytes = 0;     // of all operands and results, each once
   double start_ms = 0, ms = 0;
 };
 
@@ -136,6 +139,8 @@ class Trainer {
   /// and plans: when something stands in the way, throws Error(kUnsupported) with every problem;
   /// nothing has changed then. The same holds for each later batch that does not fit.
   StepResult step(const TensorMap& batch);
+  /// The same, with a time for each node that ran.
+  StepResult step(const TensorMap& batch, std::vector<NodeTiming>& timings);
   /// In eval mode. Loss and metrics need the targets; without targets predict().
   EvalResult evaluate(const TensorMap& batch);
   Outputs predict(const TensorMap& batch);
@@ -148,7 +153,7 @@ class Trainer {
   PlanStats plan(const TensorMap& batch);
   /// Steps on one batch for about `seconds`, at least 3, after 2 for warming up.
   BenchResult bench(const TensorMap& batch, double seconds);
-  /// One step with a time for each node.
+  /// Five steps on one batch after 2 for warming up: the median time of each node.
   std::vector<NodeTiming> profile(const TensorMap& batch);
   std::string dump(GraphStage stage, GraphFormat format, const TensorMap& batch);
 

@@ -279,6 +279,7 @@ constexpr GradRow kRows[] = {
     {Op::kWhere, where_grad, GradKind::kRule, 0b001},
     {Op::kReluGrad, relu_grad_grad, GradKind::kRule, 0b10},
     {Op::kClipGrad, clip_grad_grad, GradKind::kRule, 0b10},
+    {Op::kFused, nullptr, GradKind::kUnsupported},  // made of differentiated graphs only
 };
 
 }  // namespace

@@ -60,10 +60,15 @@ Var batch_statistics_grad(const GradArgs& a, Var dx) {
   return dx;
 }
 
-// y = (x - m) / sqrt(v + eps) scale + bias with the batch's own m and v, all in one op
+// y = act((x - m) / sqrt(v + eps) scale + bias + residual) with the batch's own m and v, all in one
+// op. Without a residual the activation's mask follows from x, with one from y.
 Grads batch_norm_grad(const GradArgs& a) {
-  const std::vector<Var> operands = {dy_or_zero(a, 0), a.x(0), a.x(1), a.y(1), a.y(2)};
+  const bool residual = a.input_count() > 3;
+  std::vector<Var> operands = {dy_or_zero(a, 0), a.x(0), a.x(1), a.y(1), a.y(2)};
+  const bool activation = a.attr<NormAttrs>().activation != Activation::kNone;
+  if (activation) operands.push_back(residual ? a.y(0) : a.x(2));
   Grads grads = a.builder().add_all(Op::kBatchNormGrad, operands, a.attr<NormAttrs>());
+  if (residual && !activation) grads.push_back(operands[0]);
   grads[0] = a.want(0, [&] { return batch_statistics_grad(a, grads[0]); });
   return grads;
 }

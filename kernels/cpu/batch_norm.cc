@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
 #include "kernels/cpu/vector_ops.h"
@@ -28,6 +29,36 @@ Support takes_norm(const NodeView& node) {
   return node.outputs[0].size() == 0 ? Support::no("takes no empty operand") : s;
 }
 
+/// What follows the normalisation.
+struct Tail {
+  Activation activation;
+  float lo, hi;
+
+  explicit Tail(const NormAttrs& a)
+      : activation(a.activation), lo(static_cast<float>(a.lo)), hi(static_cast<float>(a.hi)) {}
+
+  /// normalize(begin, out, n) gives n normalised elements from `begin` on; piece by piece on the
+  /// stack, because y may lie on the residual.
+  template <typename F>
+  void apply(const F& normalize, const float* residual, float* y, int64_t n) const {
+    if (activation == Activation::kNone && residual == nullptr) return normalize(0, y, n);
+    for (int64_t i = 0; i < n; i += kPanel) {
+      const int64_t count = std::min(kPanel, n - i);
+      float part[kPanel];
+      normalize(i, part, count);
+      if (residual != nullptr) vector_ops().add(part, residual + i, part, count);
+      if (activation == Activation::kRelu) unary_loop(Op::kRelu)(part, part, count, 0, 0);
+      if (activation == Activation::kClip) unary_loop(Op::kClip)(part, part, count, lo, hi);
+      std::copy_n(part, count, y + i);
+    }
+  }
+  /// g = dy where the activation of v (kRelu: or its result) lets it pass.
+  void mask(const float* dy, const float* v, float* g, int64_t n) const {
+    const Op op = activation == Activation::kRelu ? Op::kReluGrad : Op::kClipGrad;
+    binary_loop(op, Operands::kBoth)(dy, v, g, n, lo, hi);
+  }
+};
+
 template <typename F>
 void for_each_panel(const BatchShape& s, const F& f) {
   const int64_t panels = (s.channels + kPanel - 1) / kPanel;
@@ -40,10 +71,12 @@ void for_each_panel(const BatchShape& s, const F& f) {
 std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
   const BatchShape s = batch_shape(node.inputs[0].shape);
   const double epsilon = node.attr<NormAttrs>().epsilon;
-  return make_kernel([=](const KernelArgs& args) {
+  const bool residual = node.inputs.size() == 4;
+  return make_kernel([=, tail = Tail(node.attr<NormAttrs>())](const KernelArgs& args) {
     const VectorOps& v = vector_ops();
     const float *x = args.input<float>(0), *scale = args.input<float>(1),
                 *bias = args.input<float>(2);
+
     float *y = args.output<float>(0), *means = args.output<float>(1), *vars = args.output<float>(2);
     if (s.spatial == 1) {
       for_each_panel(s, [&](int64_t c, int64_t n) {
@@ -58,7 +91,11 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
         }
         for (int64_t r = 0; r < s.batch; ++r) {
           const int64_t i = r * s.channels + c;
-          v.centered_rows(x + i, means + c, a, bias + c, y + i, n);
+          tail.apply(
+              [&](int64_t j, float* out, int64_t count) {
+                v.centered_rows(x + i + j, means + c + j, a + j, bias + c + j, out, count);
+              },
+              residual ? args.input<float>(3) + i : nullptr, y + i, n);
         }
       });
       return;
@@ -74,7 +111,10 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
         const double variance = square / s.count();
         const float a = static_cast<float>(scale[c] / std::sqrt(variance + epsilon)), b = bias[c];
         for (int64_t n = 0; n < s.batch; ++n) {
-          v.centered(x + at(n), mean, a, b, y + at(n), s.spatial);
+          const int64_t i = at(n);
+          tail.apply([&](int64_t j, float* out,
+                         int64_t count) { v.centered(x + i + j, mean, a, b, out, count); },
+                     residual ? args.input<float>(3) + i : nullptr, y + i, s.spatial);
         }
         means[c] = mean;
         vars[c] = static_cast<float>(variance);
@@ -83,9 +123,9 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
   });
 }
 
-/// With r = 1 / sqrt(var + epsilon): dbias = sum dy, dscale = r sum dy (x - mean),
-/// dx = scale r (dy - dbias / count - (x - mean) r dscale / count).
-std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
+/// With r = 1 / sqrt(var + epsilon) and dy what the activation lets pass: dbias = sum dy,
+/// dscale = r sum dy (x - mean), dx = scale r (dy - dbias / count - (x - mean) r dscale / count).
+std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
   const BatchShape s = batch_shape(node.inputs[0].shape);
   const double epsilon = node.attr<NormAttrs>().epsilon;
   struct Factors {
@@ -96,11 +136,30 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch&) {
     return Factors{static_cast<float>(a), static_cast<float>(-a * r * dscale / s.count()),
                    static_cast<float>(-a * sum / s.count())};
   };
-  return make_kernel([=](const KernelArgs& args) {
+  const bool masked = node.inputs.size() == 6, residual = node.outputs.size() == 4;
+  const size_t work = masked && !residual ? book(scratch, node.outputs[0].bytes()) : 0;
+  return make_kernel([=, tail = Tail(node.attr<NormAttrs>())](const KernelArgs& args) {
     const VectorOps& v = vector_ops();
     const float *dy = args.input<float>(0), *x = args.input<float>(1),
                 *scale = args.input<float>(2), *means = args.input<float>(3),
                 *vars = args.input<float>(4);
+    if (masked) {
+      float* g = residual ? args.output<float>(3) : scratch_at<float>(args, work);
+      parallel_items(s.batch * s.channels, s.spatial, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t c = i % s.channels, at = i * s.spatial;
+          const float* source = args.input<float>(5) + at;
+          if (!residual) {
+            const double a = scale[c] / std::sqrt(vars[c] + epsilon);
+            v.centered(x + at, means[c], static_cast<float>(a), args.input<float>(5)[c], g + at,
+                       s.spatial);
+            source = g + at;
+          }
+          tail.mask(dy + at, source, g + at, s.spatial);
+        }
+      });
+      dy = g;
+    }
     float *dx = args.output<float>(0), *dscales = args.output<float>(1),
           *dbiases = args.output<float>(2);
     if (s.spatial == 1) {

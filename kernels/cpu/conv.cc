@@ -2,6 +2,7 @@
 // plain; where the kernel wants another layout, reorders run inside, with buffers in its scratch.
 #include <optional>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/rows.h"
@@ -23,7 +24,8 @@ struct ConvShape {
   Dims x, w, y;  // w with a leading group dim when there are groups
   Dims strides, dilations, pads_begin, pads_end;
   int64_t group;
-  bool bias, relu, pointwise, strided;
+  int64_t relu = 0;  // elements of a result that goes through a ReLU
+  bool bias, pointwise, strided;
   bool x_blocked, y_blocked;  // layouts of the caller's activations
 };
 
@@ -50,7 +52,7 @@ ConvShape shape_of(const NodeView& node) {
   s.y_blocked = ty.layout == Layout::kNChw16c;
   s.group = attr.group;
   s.bias = node.inputs.size() == 3;
-  s.relu = attr.relu;
+  if (attr.relu) s.relu = node.outputs[0].stored_size();
   s.x.assign(x.begin(), x.end());
   s.y.assign(y.begin(), y.end());
   if (s.group > 1)
@@ -99,11 +101,6 @@ std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool c
   const memory::desc b = s.bias ? plain({s.y[1]}) : memory::desc();
   primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (s.relu) {
-    dnnl::post_ops relu;
-    relu.append_eltwise(algorithm::eltwise_relu, 0, 0);
-    attr.set_post_ops(relu);
-  }
   const auto direct = algorithm::convolution_direct;
   Plan p;
   const auto fill = [&](const auto& pd, auto tag, const memory::desc& px, const memory::desc& pw,
@@ -249,7 +246,8 @@ class Bridge {
 
 class ConvKernel final : public Kernel {
  public:
-  ConvKernel(const ConvShape& s, const Plan& plan, Scratch& scratch) : bias_(s.bias) {
+  ConvKernel(const ConvShape& s, const Plan& plan, Scratch& scratch)
+      : bias_(s.bias), relu_(s.relu) {
     const auto user = [](const Dims& dims, bool blocked) {
       return activations(dims, blocked ? Format::kBlocked : Format::kPlain);
     };
@@ -295,10 +293,12 @@ class ConvKernel final : public Kernel {
     else
       call_.execute({pa, pb, pc, work});
     out_.leave(args, args.out[0]);
+    relu_in_place(args.output<float>(0), relu_);
   }
 
  private:
   bool bias_;
+  int64_t relu_;
   Bridge first_, second_, out_;
   OneDnnPrimitive call_;
   size_t work_ = 0;

@@ -1,7 +1,9 @@
 // MatMul by oneDNN on plain row-major operands. Transposition is expressed by strides and never by
 // a copy: oneDNN packs its operands inside, and a reorder costs a fifth of the product.
+#include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/rows.h"
 
@@ -15,7 +17,10 @@ constexpr int64_t kMaxRank = 12;  // DNNL_MAX_NDIMS
 Support takes_matmul(const NodeView& node) {
   Support s = all_float(node);
   if (!s.ok) return s;
-  return node.outputs[0].rank() <= kMaxRank ? s : Support::no("takes tensors up to rank 12");
+  if (node.outputs[0].rank() > kMaxRank) return Support::no("takes tensors up to rank 12");
+  const bool plain = node.inputs.size() == 2 && !node.attr<MatMulAttrs>().relu;
+  if (node.inputs[0].size() == 0 && !plain) return Support::no("takes no empty inner dim");
+  return s;
 }
 
 /// Batch dims, batch strides, and the two last dims of one operand as the product reads them.
@@ -76,25 +81,43 @@ Problem make_problem(const NodeView& node) {
 
 class MatMulKernel final : public Kernel {
  public:
-  MatMulKernel(const Problem& p, Scratch& scratch) {
+  MatMulKernel(const Problem& p, const NodeView& node, Scratch& scratch)
+      : relu_(node.attr<MatMulAttrs>().relu), size_(node.outputs[0].size()) {
     const auto a = float_desc(p.a.dims, p.a.strides), b = float_desc(p.b.dims, p.b.strides),
                c = float_desc(p.c.dims, p.c.strides);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::matmul::primitive_desc pd(onednn_engine(), a, b, c, attr);
+    dnnl::memory::desc bias;
+    if (node.inputs.size() == 3) {
+      Dims dims = p.c.dims;
+      std::fill(dims.begin(), dims.end() - 1, 1);
+      bias = float_desc(dims, Dims(dims.size(), 1));
+    }
+    const dnnl::matmul::primitive_desc pd(onednn_engine(), a, b, bias, c, attr);
     scratch_ = book(scratch, pd.scratchpad_desc().get_size());
-    call_ = OneDnnPrimitive(dnnl::matmul(pd), {{DNNL_ARG_SRC, a},
-                                               {DNNL_ARG_WEIGHTS, b},
-                                               {DNNL_ARG_DST, c},
-                                               {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+    std::vector<std::pair<int, dnnl::memory::desc>> args = {
+        {DNNL_ARG_SRC, a},
+        {DNNL_ARG_WEIGHTS, b},
+        {DNNL_ARG_DST, c},
+        {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
+    bias_ = node.inputs.size() == 3;
+    if (bias_) args.emplace_back(DNNL_ARG_BIAS, bias);
+    call_ = OneDnnPrimitive(dnnl::matmul(pd), args);
   }
 
   void run(const KernelArgs& args) const override {
-    call_.execute({const_cast<void*>(args.in[0]), const_cast<void*>(args.in[1]), args.out[0],
-                   scratch_at<char>(args, scratch_)});
+    void *a = const_cast<void*>(args.in[0]), *b = const_cast<void*>(args.in[1]),
+         *work = scratch_at<char>(args, scratch_);
+    if (bias_)
+      call_.execute({a, b, args.out[0], work, const_cast<void*>(args.in[2])});
+    else
+      call_.execute({a, b, args.out[0], work});
+    if (relu_) relu_in_place(args.output<float>(0), size_);
   }
 
  private:
+  bool bias_ = false, relu_;
+  int64_t size_;
   OneDnnPrimitive call_;
   size_t scratch_ = 0;
 };
@@ -106,7 +129,7 @@ std::unique_ptr<Kernel> plan_matmul(const NodeView& node, Scratch& scratch) {
     return make_kernel([bytes](const KernelArgs& args) { std::memset(args.out[0], 0, bytes); });
   }
   return guard_onednn("planning MatMul", [&]() -> std::unique_ptr<Kernel> {
-    return std::make_unique<MatMulKernel>(make_problem(node), scratch);
+    return std::make_unique<MatMulKernel>(make_problem(node), node, scratch);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "kernels/cpu/pool_axis.h"
 #include "kernels/cpu/pool_rows.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
@@ -13,35 +14,8 @@ namespace {
 
 constexpr int64_t kPanel = 256;
 
-/// One dim of the window.
-struct Axis {
-  int64_t in = 1, out = 1, kernel = 1, stride = 1, dilation = 1, pad = 0, pad_end = 0;
-
-  /// Input cell of output o and tap 0.
-  int64_t first_cell(int64_t o) const { return o * stride - pad; }
-  /// Taps of output o that lie in [low, high).
-  std::array<int64_t, 2> taps(int64_t o, int64_t low, int64_t high) const {
-    const int64_t cell = first_cell(o);
-    const int64_t first = cell < low ? (low - cell + dilation - 1) / dilation : 0;
-    const int64_t last = cell < high ? std::min(kernel, (high - 1 - cell) / dilation + 1) : 0;
-    return {first, std::max(first, last)};
-  }
-  std::array<int64_t, 2> taps(int64_t o) const { return taps(o, 0, in); }
-  /// Outputs whose tap t lies inside the input.
-  std::array<int64_t, 2> outputs(int64_t t) const {
-    const int64_t offset = t * dilation - pad;
-    const int64_t first = offset < 0 ? (-offset + stride - 1) / stride : 0;
-    const int64_t last = offset < in ? std::min(out, (in - 1 - offset) / stride + 1) : 0;
-    return {first, std::max(first, last)};
-  }
-  int64_t cells(int64_t o, bool padding) const {
-    const auto [first, last] = padding ? taps(o, -pad, in + pad_end) : taps(o);
-    return last - first;
-  }
-};
-
 struct Pool {
-  std::array<Axis, 3> axes;  // leading ones are trivial below three spatial dims
+  std::array<PoolAxis, 3> axes;  // leading ones are trivial below three spatial dims
   int64_t planes;
   bool count_padding;
 
@@ -84,7 +58,7 @@ struct Pool {
   /// step(tap offset, first output, last output) along the last axis, outputs within [low, high).
   template <typename F>
   void for_each_tap(int64_t low, int64_t high, const F& step) const {
-    const Axis& w = axes[2];
+    const PoolAxis& w = axes[2];
     for (int64_t t = 0; t < w.kernel; ++t) {
       const auto [first, last] = w.outputs(t);
       const int64_t begin = std::max(first, low), end = std::min(last, high);
@@ -101,7 +75,7 @@ struct Pool {
 
   /// The window covers the whole plane: global pooling.
   bool global() const {
-    for (const Axis& a : axes) {
+    for (const PoolAxis& a : axes) {
       if (a.out != 1 || a.pad != 0 || a.dilation != 1 || a.kernel < a.in) return false;
     }
     return true;
@@ -128,7 +102,7 @@ std::unique_ptr<Kernel> plan_max(const NodeView& node, Scratch&) {
   const Pool pool(node.attr<PoolAttrs>(), node.inputs[0].shape);
   return make_kernel([pool](const KernelArgs& args) {
     const PoolRows& rows = pool_rows_of_target();
-    const Axis& w = pool.axes[2];
+    const PoolAxis& w = pool.axes[2];
     pool.for_each_plane([&](int64_t p) {
       const float* x = args.input<float>(0) + p * pool.in();
       float* y = args.output<float>(0) + p * pool.out();
@@ -153,7 +127,7 @@ std::unique_ptr<Kernel> plan_max(const NodeView& node, Scratch&) {
 template <typename F>
 void for_each_maximum(const Pool& pool, const float* x, const F& emit) {
   const PoolRows& rows = pool_rows_of_target();
-  const Axis& w = pool.axes[2];
+  const PoolAxis& w = pool.axes[2];
   pool.for_each_row([&](int64_t row, int64_t o0, int64_t o1) {
     for (int64_t low = 0; low < w.out; low += kPanel) {
       const int64_t high = std::min(w.out, low + kPanel);
@@ -214,7 +188,7 @@ std::unique_ptr<Kernel> plan_average(const NodeView& node, Scratch&) {
   const Pool pool(node.attr<PoolAttrs>(), node.inputs[0].shape);
   return make_kernel([pool, share = shares(pool)](const KernelArgs& args) {
     const PoolRows& rows = pool_rows_of_target();
-    const Axis& w = pool.axes[2];
+    const PoolAxis& w = pool.axes[2];
     const bool global = pool.global() && !pool.count_padding;
     pool.for_each_plane([&](int64_t p) {
       const float* x = args.input<float>(0) + p * pool.in();
@@ -242,7 +216,7 @@ std::unique_ptr<Kernel> plan_average(const NodeView& node, Scratch&) {
 std::unique_ptr<Kernel> plan_average_grad(const NodeView& node, Scratch&) {
   const Pool pool(node.attr<PoolAttrs>(), node.outputs[0].shape);
   return make_kernel([pool, share = shares(pool)](const KernelArgs& args) {
-    const Axis& w = pool.axes[2];
+    const PoolAxis& w = pool.axes[2];
     const bool global = pool.global() && !pool.count_padding;
     pool.for_each_plane([&](int64_t p) {
       const float* dy = args.input<float>(0) + p * pool.out();

@@ -13,16 +13,20 @@ std::span<const KernelRow> conv_rows();
 std::span<const KernelRow> unary_rows();
 std::span<const KernelRow> binary_rows();
 std::span<const KernelRow> cast_rows();
+std::span<const KernelRow> fused_rows();
 std::span<const KernelRow> reduce_rows();
 std::span<const KernelRow> softmax_rows();
 std::span<const KernelRow> cross_entropy_rows();
 std::span<const KernelRow> layer_norm_rows();
 std::span<const KernelRow> batch_norm_rows();
+std::span<const KernelRow> batch_norm_blocked_rows();
 std::span<const KernelRow> copy_rows();  // Slice, Concat, Split, Pad, Expand, Fill, …
 std::span<const KernelRow> transpose_rows();
 std::span<const KernelRow> gather_rows();
 std::span<const KernelRow> dropout_rows();
 std::span<const KernelRow> pool_rows();
+std::span<const KernelRow> pool_blocked_rows();
+std::span<const KernelRow> reorder_rows();
 std::span<const KernelRow> interpolate_rows();
 std::span<const KernelRow> optimizer_rows();
 

@@ -92,6 +92,13 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
+void relu_in_place(float* x, int64_t n) {
+  const UnaryLoop loop = unary_loop(Op::kRelu);
+  parallel_ranges(n, kParallelElements / 2, [&](int64_t begin, int64_t end) {
+    loop(x + begin, x + begin, end - begin, 0, 0);
+  });
+}
+
 std::span<const KernelRow> unary_rows() { return kRows; }
 
 }  // namespace trainrt

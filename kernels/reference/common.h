@@ -192,6 +192,7 @@ std::span<const KernelRow> reference_source_kernels();
 std::span<const KernelRow> reference_unary_kernels();
 std::span<const KernelRow> reference_cast_kernels();
 std::span<const KernelRow> reference_binary_kernels();
+std::span<const KernelRow> reference_fused_kernels();
 std::span<const KernelRow> reference_shape_kernels();
 std::span<const KernelRow> reference_pad_kernels();
 std::span<const KernelRow> reference_indexing_kernels();

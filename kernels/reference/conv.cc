@@ -1,3 +1,4 @@
+#include "kernels/reference/elementwise.h"
 #include "kernels/reference/spatial.h"
 
 namespace trainrt::reference {
@@ -7,7 +8,7 @@ struct ConvPlan {
   Window window;
   int64_t batch, group;
   int64_t in_channels, out_channels;  // per group
-  bool bias;
+  bool bias, relu;
 };
 
 ConvPlan conv_plan(const ConvAttrs& attrs, const Shape& x, const Shape& w, const Shape& y) {
@@ -24,6 +25,7 @@ ConvPlan conv_plan(const ConvAttrs& attrs, const Shape& x, const Shape& w, const
   plan.in_channels = w[1];
   plan.out_channels = w[0] / attrs.group;
   plan.bias = false;
+  plan.relu = attrs.relu;
   return plan;
 }
 
@@ -73,7 +75,10 @@ void conv(const ConvPlan& p, const KernelArgs& args) {
       }
     }
     T* y = args.output<T>(0) + line * s.out[2];
-    for (int64_t o = begin; o < end; ++o) y[o] = static_cast<T>(acc[o - begin]);
+    for (int64_t o = begin; o < end; ++o) {
+      y[o] = static_cast<T>(acc[o - begin]);
+      if (p.relu) y[o] = relu(y[o]);
+    }
   }
 }
 

@@ -46,6 +46,11 @@ T multiply(T a, T b) {
   return static_cast<T>(static_cast<Wrap<T>>(a) * static_cast<Wrap<T>>(b));
 }
 
+template <typename T>
+T relu(T x) {
+  return x > 0 || is_nan(x) ? x : T{0};
+}
+
 /// NaN wins, as in NumPy.
 template <typename T>
 T maximum(T a, T b) {

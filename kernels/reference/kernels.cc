@@ -13,7 +13,7 @@ std::vector<KernelRow> all_rows() {
         reference_matmul_kernels(),   reference_determinant_kernels(), reference_conv_kernels(),
         reference_pool_kernels(),     reference_interpolate_kernels(), reference_roi_kernels(),
         reference_softmax_kernels(),  reference_norm_kernels(),        reference_loss_kernels(),
-        reference_random_kernels(),   reference_state_kernels()}) {
+        reference_random_kernels(),   reference_state_kernels(),       reference_fused_kernels()}) {
     rows.insert(rows.end(), family.begin(), family.end());
   }
   return rows;

@@ -1,4 +1,4 @@
-#include "kernels/reference/common.h"
+#include "kernels/reference/elementwise.h"
 
 namespace trainrt::reference {
 namespace {
@@ -7,6 +7,7 @@ struct MatMulPlan {
   StridedLoop batch;  // a, b, result; in matrices' offsets
   int64_t batches, m, n, k;
   int64_t a_row, a_column, b_row, b_column;  // strides of the operands, transposition included
+  bool bias, relu;
 };
 
 template <typename T>
@@ -35,7 +36,11 @@ void matmul(const MatMulPlan& p, const KernelArgs& args) {
       }
     }
     T* y = args.output<T>(0) + (matrix * p.m + i) * p.n + begin;
-    for (int64_t j = 0; j < width; ++j) y[j] = static_cast<T>(acc[j]);
+    for (int64_t j = 0; j < width; ++j) {
+      if (p.bias) acc[j] += static_cast<Wide<T>>(args.input<T>(2)[begin + j]);
+      y[j] = static_cast<T>(acc[j]);
+      if (p.relu) y[j] = relu(y[j]);
+    }
   }
 }
 
@@ -59,7 +64,9 @@ std::unique_ptr<Kernel> plan_matmul(const NodeView& node, Scratch&) {
                   attrs.trans_a ? 1 : a_columns,
                   attrs.trans_a ? a_columns : 1,
                   attrs.trans_b ? 1 : b_columns,
-                  attrs.trans_b ? b_columns : 1};
+                  attrs.trans_b ? b_columns : 1,
+                  node.inputs.size() == 3,
+                  attrs.relu};
   return bind_number(node.outputs[0].dtype, std::move(plan),
                      []<typename T>() { return matmul<T>; });
 }

@@ -98,7 +98,33 @@ std::unique_ptr<Kernel> plan_layer_norm_grad(const NodeView& node, Scratch&) {
 
 struct BatchPlan {
   AxisView view;
-  double epsilon;
+  NormAttrs attrs;
+  bool extra = false;     // BatchNorm: a residual
+  bool recompute = true;  // BatchNormGrad: the activation's mask follows from x
+
+  double activated(double v) const {
+    switch (attrs.activation) {
+      case Activation::kNone:
+        return v;
+      case Activation::kRelu:
+        return v > 0 || std::isnan(v) ? v : 0;
+      case Activation::kClip:
+        return v < attrs.lo ? attrs.lo : v > attrs.hi ? attrs.hi : v;
+    }
+    return v;
+  }
+  /// Whether the gradient passes where the activation's operand (kRelu: or its result) is v.
+  bool passes(double v) const {
+    switch (attrs.activation) {
+      case Activation::kNone:
+        return true;
+      case Activation::kRelu:
+        return v > 0;
+      case Activation::kClip:
+        return v >= attrs.lo && v <= attrs.hi;
+    }
+    return true;
+  }
 };
 
 /// Calls f(element) for all elements of a channel.
@@ -121,17 +147,20 @@ void batch_norm(const BatchPlan& p, const KernelArgs& args) {
     for_channel(p.view, c, [&](int64_t i) { sum += x[i]; });
     const double mean = sum / n;
     for_channel(p.view, c, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-    const double factor = args.input<T>(1)[c] / std::sqrt(squares / n + p.epsilon);
+    const double factor = args.input<T>(1)[c] / std::sqrt(squares / n + p.attrs.epsilon);
     const double bias = args.input<T>(2)[c];
     for_channel(p.view, c, [&](int64_t i) {
-      args.output<T>(0)[i] = static_cast<T>((x[i] - mean) * factor + bias);
+      double y = (x[i] - mean) * factor + bias;
+      if (p.extra) y += args.input<T>(3)[i];
+      args.output<T>(0)[i] = static_cast<T>(p.activated(y));
     });
     args.output<T>(1)[c] = static_cast<T>(mean);
     args.output<T>(2)[c] = static_cast<T>(squares / n);
   }
 }
 
-// dx = scale / sd (dy - mean(dy) - h mean(dy h)), dscale = sum of dy h, dbias = sum of dy
+// dx = scale / sd (g - mean(g) - h mean(g h)), dscale = sum of g h, dbias = sum of g, with h =
+// (x - mean) / sd and g = dy where the activation lets it pass; g is the residual's gradient too
 template <typename T>
 void batch_norm_grad(const BatchPlan& p, const KernelArgs& args) {
   const T *dy = args.input<T>(0), *x = args.input<T>(1);
@@ -139,16 +168,23 @@ void batch_norm_grad(const BatchPlan& p, const KernelArgs& args) {
 #pragma omp parallel for schedule(static) if (p.view.count() > kParallel)
   for (int64_t c = 0; c < p.view.size; ++c) {
     const double mean = args.input<T>(3)[c];
-    const double inverse = 1 / std::sqrt(args.input<T>(4)[c] + p.epsilon);
+    const double inverse = 1 / std::sqrt(args.input<T>(4)[c] + p.attrs.epsilon);
+    const double factor = args.input<T>(2)[c] * inverse;
+    const auto gradient = [&](int64_t i) -> double {
+      if (p.attrs.activation == Activation::kNone) return dy[i];
+      const double v = p.recompute ? (x[i] - mean) * factor + args.input<T>(5)[c]
+                                   : static_cast<double>(args.input<T>(5)[i]);
+      return p.passes(v) ? dy[i] : 0;
+    };
     double sum = 0, product = 0;
     for_channel(p.view, c, [&](int64_t i) {
-      sum += dy[i];
-      product += dy[i] * ((x[i] - mean) * inverse);
+      sum += gradient(i);
+      product += gradient(i) * ((x[i] - mean) * inverse);
     });
-    const double factor = args.input<T>(2)[c] * inverse;
     for_channel(p.view, c, [&](int64_t i) {
-      const double normal = (x[i] - mean) * inverse;
-      args.output<T>(0)[i] = static_cast<T>(factor * (dy[i] - sum / n - normal * (product / n)));
+      const double normal = (x[i] - mean) * inverse, g = gradient(i);
+      args.output<T>(0)[i] = static_cast<T>(factor * (g - sum / n - normal * (product / n)));
+      if (!p.recompute) args.output<T>(3)[i] = static_cast<T>(g);
     });
     args.output<T>(1)[c] = static_cast<T>(product);
     args.output<T>(2)[c] = static_cast<T>(sum);
@@ -157,7 +193,8 @@ void batch_norm_grad(const BatchPlan& p, const KernelArgs& args) {
 
 BatchPlan batch_plan(const NodeView& node) {
   const NormAttrs& attrs = node.attr<NormAttrs>();
-  return {AxisView(node.inputs[0].shape, attrs.axis), attrs.epsilon};
+  return {AxisView(node.inputs[0].shape, attrs.axis), attrs, node.inputs.size() == 4,
+          node.outputs.size() == 3};
 }
 
 std::unique_ptr<Kernel> plan_batch_norm(const NodeView& node, Scratch&) {

@@ -162,6 +162,45 @@ std::unique_ptr<Kernel> plan_trilu(const NodeView& node, Scratch&) {
               trilu);
 }
 
+struct ReorderPlan {
+  int64_t images, channels, pixels;
+  bool to_blocks;
+  size_t element;
+};
+
+void reorder(const ReorderPlan& p, const KernelArgs& args) {
+  constexpr int64_t kBlockChannels = 16;
+  const int64_t blocks = div_up(p.channels, kBlockChannels), rows = p.images * blocks;
+#pragma omp parallel for schedule(static) if (rows * kBlockChannels * p.pixels > kParallel)
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t n = r / blocks, block = r % blocks;
+    for (int64_t i = 0; i < p.pixels; ++i) {
+      for (int64_t c = 0; c < kBlockChannels; ++c) {
+        const int64_t channel = block * kBlockChannels + c;
+        const auto plain =
+            static_cast<size_t>((n * p.channels + channel) * p.pixels + i) * p.element;
+        const auto blocked =
+            static_cast<size_t>((r * p.pixels + i) * kBlockChannels + c) * p.element;
+        if (channel >= p.channels) {
+          if (p.to_blocks) zero_bytes(args.output<char>(0) + blocked, p.element);
+        } else if (p.to_blocks) {
+          copy_bytes(args.output<char>(0) + blocked, args.input<char>(0) + plain, p.element);
+        } else {
+          copy_bytes(args.output<char>(0) + plain, args.input<char>(0) + blocked, p.element);
+        }
+      }
+    }
+  }
+}
+
+std::unique_ptr<Kernel> plan_reorder(const NodeView& node, Scratch& scratch) {
+  const TensorType &from = node.inputs[0], &to = node.outputs[0];
+  if (from.layout == to.layout) return plan_copy(node, scratch);
+  return bind(ReorderPlan{from.shape[0], from.shape[1], from.shape[2] * from.shape[3],
+                          to.layout != Layout::kPlain, dtype_size(from.dtype)},
+              reorder);
+}
+
 constexpr KernelRow kRows[] = {
     {Op::kIdentity, "reference", nullptr, plan_copy, true},
     {Op::kStopGradient, "reference", nullptr, plan_copy, true},
@@ -173,6 +212,7 @@ constexpr KernelRow kRows[] = {
     {Op::kConcat, "reference", nullptr, plan_concat},
     {Op::kSplit, "reference", nullptr, plan_split},
     {Op::kTrilu, "reference", nullptr, plan_trilu, true},
+    {Op::kReorder, "reference", nullptr, plan_reorder, false, true},
 };
 
 }  // namespace

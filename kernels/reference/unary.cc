@@ -76,7 +76,7 @@ constexpr auto kSign = []<typename T>(T x) -> T {
   }
 };
 
-constexpr auto kRelu = []<typename T>(T x) -> T { return x > 0 || is_nan(x) ? x : T{0}; };
+constexpr auto kRelu = [](auto x) { return relu(x); };
 
 constexpr auto kReciprocal = []<typename T>(T x) -> T { return T{1} / x; };
 

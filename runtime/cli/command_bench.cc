@@ -1,10 +1,13 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "runtime/cli/commands.h"
 #include "runtime/cli/report.h"
 #include "runtime/cli/step_batch.h"
+#include "runtime/cli/trace.h"
 #include "runtime/data/file.h"
 
 namespace trainrt::cli {
@@ -18,22 +21,34 @@ struct BenchArgs {
   std::string profile;
 };
 
-/// Chrome's trace format, one track a section.
-void write_trace(const std::string& path, const std::vector<NodeTiming>& nodes) {
-  Json events = Json::array();
-  for (const NodeTiming& node : nodes) {
-    events.push_back({{"name", node.name.empty() ? node.op : node.name + " (" + node.op + ")"},
-                      {"cat", node.section},
-                      {"ph", "X"},
-                      {"ts", node.start_ms * 1000},
-                      {"dur", node.ms * 1000},
-                      {"pid", 1},
-                      {"tid", node.section},
-                      {"args", {{"kernel", node.kernel}, {"op", node.op}}}});
+/// The rows that took most of the step.
+void print_profile(const std::vector<NodeTiming>& nodes) {
+  struct Total {
+    double ms = 0;
+    int64_t flops = 0, bytes = 0, nodes = 0;
+  };
+  std::map<std::string, Total> by_row;
+  double all = 0;
+  for (const NodeTiming& n : nodes) {
+    Total& t = by_row[n.op + " [" + n.kernel + "]"];
+    t.ms += n.ms;
+    t.flops += n.flops;
+    t.bytes += n.bytes;
+    ++t.nodes;
+    all += n.ms;
   }
-  OutputFile file(path);
-  file.write(Json({{"traceEvents", events}}).dump(-1, ' ', false, Json::error_handler_t::replace));
-  file.commit();
+  std::vector<std::pair<std::string, Total>> rows(by_row.begin(), by_row.end());
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.second.ms > b.second.ms; });
+  std::printf("\n%10s %6s %6s %9s %8s  %s\n", "ms", "share", "nodes", "GFLOP/s", "GB/s", "node");
+  constexpr size_t kShown = 20;
+  for (size_t i = 0; i < std::min(kShown, rows.size()); ++i) {
+    const Total& t = rows[i].second;
+    const double rate = t.ms > 0 ? 1e-6 / t.ms : 0;
+    std::printf("%10.3f %5.1f%% %6ld %9.1f %8.1f  %s\n", t.ms, all > 0 ? 100 * t.ms / all : 0.0,
+                t.nodes, static_cast<double>(t.flops) * rate, static_cast<double>(t.bytes) * rate,
+                rows[i].first.c_str());
+  }
 }
 
 int bench(const BenchArgs& args) {
@@ -42,7 +57,11 @@ int bench(const BenchArgs& args) {
   const StepBatch step = make_step_batch(module, args.model, args.data, args.train);
   Trainer trainer(module, step.options);
   const BenchResult r = trainer.bench(step.batch, args.seconds);
-  if (!args.profile.empty()) write_trace(args.profile, trainer.profile(step.batch));
+  std::vector<NodeTiming> nodes;
+  if (!args.profile.empty()) {
+    nodes = trainer.profile(step.batch);
+    write_trace(args.profile, nodes);
+  }
   const double gflops = r.step_ms > 0 ? static_cast<double>(r.plan.flops) / (r.step_ms * 1e6) : 0.0;
   if (args.model.json) {
     print_json({{"step_ms", r.step_ms},
@@ -68,6 +87,7 @@ int bench(const BenchArgs& args) {
               readable_bytes(static_cast<double>(peak_rss_bytes())).c_str());
   std::printf("work     %.3g flops a step, %.1f GFLOP/s\nloss     %s\n",
               static_cast<double>(r.plan.flops), gflops, readable(r.loss).c_str());
+  if (!nodes.empty()) print_profile(nodes);
   return 0;
 }
 
@@ -83,7 +103,9 @@ void add_bench(CLI::App& app, Command* run) {
   command->add_option("--seconds", args->seconds, "How long to measure")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  command->add_option("--profile", args->profile, "One step node by node, as a Chrome trace")
+  command
+      ->add_option("--profile", args->profile,
+                   "Node by node: a table, and a Chrome trace in this file")
       ->type_name("trace.json");
   command->callback([args, run] { *run = [args] { return bench(*args); }; });
 }

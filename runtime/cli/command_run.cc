@@ -11,6 +11,7 @@
 #include "runtime/cli/interrupt.h"
 #include "runtime/cli/progress.h"
 #include "runtime/cli/report.h"
+#include "runtime/cli/trace.h"
 #include "runtime/data/file.h"
 #include "runtime/data/safetensors.h"
 #include "trainrt/error.h"
@@ -29,7 +30,7 @@ struct RunArgs {
   TrainArgs train;
   std::optional<int64_t> epochs, steps;
   int64_t early_stop = 0, checkpoint_every = 0, log_every = 10;
-  std::string val, metrics, out, state_out, checkpoint, resume;
+  std::string val, metrics, out, state_out, checkpoint, resume, profile;
 };
 
 double seconds_since(Clock::time_point start) {
@@ -83,6 +84,8 @@ class Run {
   Clock::time_point rate_begin_;
   int64_t rate_samples_ = 0;
   double rate_ = 0;
+  int profiled_ = 0;  // steps
+  std::vector<NodeTiming> timings_;
 };
 
 void Run::check_options() const {
@@ -96,7 +99,8 @@ void Run::check_options() const {
        "--checkpoint-every needs --checkpoint FILE");
   need(args_.metrics.empty() || !args_.val.empty(), "--metrics needs --val");
   need(!args_.epochs || !args_.data.data.empty(), "--epochs needs --data; use --steps");
-  for (const std::string* path : {&args_.out, &args_.state_out, &args_.checkpoint}) {
+  for (const std::string* path :
+       {&args_.out, &args_.state_out, &args_.checkpoint, &args_.profile}) {
     if (!path->empty()) check_writable(*path);
   }
 }
@@ -259,7 +263,10 @@ void Run::step() {
     samples = array->second.shape()[0];
     break;
   }
-  const StepResult result = trainer_->step(data);
+  // Of the first three, which leave making plans behind, the last.
+  const bool profiled = !args_.profile.empty() && profiled_ < 3;
+  if (profiled) ++profiled_;
+  const StepResult result = profiled ? trainer_->step(data, timings_) : trainer_->step(data);
   state_.epoch_sum += result.loss * static_cast<double>(samples);
   state_.epoch_samples += samples;
   epoch_samples_timed_ += samples;
@@ -367,6 +374,7 @@ int Run::execute() {
   catch_interrupts();
   start();
   loop();
+  if (profiled_ > 0) write_trace(args_.profile, timings_);
   save_results();
   progress_->done({trainer_->steps_done(), last_loss_, seconds_since(begin_), interrupted()});
   return 0;
@@ -410,7 +418,11 @@ void add_run(CLI::App& app, Command* run) {
       ->capture_default_str();
   command->add_option("--weights", args->model.weights, "Start from a checkpoint's weights")
       ->excludes("--resume");
-  add_unsupported(*command, {"--log-dir", "--profile"});
+  command
+      ->add_option("--profile", args->profile,
+                   "The run's third step node by node, as a Chrome trace")
+      ->type_name("trace.json");
+  add_unsupported(*command, {"--log-dir"});
   command->callback([args, run] { *run = [args] { return Run(*args).execute(); }; });
 }
 

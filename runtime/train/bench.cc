@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "runtime/cost.h"
 #include "runtime/train/trainer_impl.h"
 
 namespace trainrt {
@@ -8,7 +9,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWarmUps = 2, kFewest = 3;
+constexpr int kWarmUps = 2, kFewest = 3, kProfiled = 5;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -19,6 +20,23 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+NodeTiming describe_step(const Plan& plan, size_t i) {
+  constexpr const char* kSections[] = {"forward", "backward", "update"};
+  const Graph& graph = plan.graph();
+  const Node& node = graph.node(plan.steps()[i].node);
+  NodeTiming t;
+  t.name = graph.source(node).node;
+  t.op = op_info(node.op).name;
+  t.kernel = plan.kernel_name(i);
+  t.section = kSections[static_cast<size_t>(node.section)];
+  for (ValueId v : node.inputs) t.operands += to_string(graph.type(v)) + " ";
+  t.operands += "->";
+  for (ValueId v : node.outputs) t.operands += " " + to_string(graph.type(v));
+  t.flops = node_flops(graph, node);
+  t.bytes = static_cast<int64_t>(node_bytes(graph, node));
+  return t;
 }
 
 // Takes the observer off again however the run ends.
@@ -72,20 +90,35 @@ BenchResult Trainer::bench(const TensorMap& given, double seconds) {
   return result;
 }
 
-std::vector<NodeTiming> Trainer::profile(const TensorMap& given) {
+StepResult Trainer::step(const TensorMap& given, std::vector<NodeTiming>& timings) {
   Batch batch = impl_->make_batch(given);
   const auto step = impl_->session->prepare(impl_->train_spec(), batch);
   const Plan& plan = *step->plan;
-  constexpr const char* kSections[] = {"forward", "backward", "update"};
-  std::vector<NodeTiming> timings;
+  timings.clear();
   timings.reserve(plan.steps().size());
   const Observed observed(*step->executor, [&](size_t i, double start_ms, double ms) {
-    const Node& node = plan.graph().node(plan.steps()[i].node);
-    timings.push_back({plan.graph().source(node).node, std::string(op_info(node.op).name),
-                       std::string(plan.kernel_name(i)),
-                       kSections[static_cast<size_t>(node.section)], start_ms, ms});
+    timings.push_back(describe_step(plan, i));
+    timings.back().start_ms = start_ms;
+    timings.back().ms = ms;
   });
-  impl_->run_step(*step, batch);
+  return impl_->run_step(*step, batch);
+}
+
+std::vector<NodeTiming> Trainer::profile(const TensorMap& given) {
+  for (int i = 0; i < kWarmUps; ++i) step(given);
+  std::vector<NodeTiming> timings;
+  std::vector<std::vector<double>> times;
+  for (int i = 0; i < kProfiled; ++i) {
+    step(given, timings);
+    times.resize(timings.size());
+    for (size_t n = 0; n < timings.size(); ++n) times[n].push_back(timings[n].ms);
+  }
+  double start = 0;
+  for (size_t n = 0; n < timings.size(); ++n) {
+    timings[n].start_ms = start;
+    timings[n].ms = median(times[n]);
+    start += timings[n].ms;
+  }
   return timings;
 }
 

@@ -27,6 +27,13 @@ void add_matmuls(std::vector<Row>& rows) {
         if (tb) std::swap(w[w.size() - 1], w[w.size() - 2]);
         rows.push_back(node(Op::kMatMul, name + (ta ? ", A'" : "") + (tb ? ", B'" : ""),
                             {normal(x), normal(w)}, MatMulAttrs{ta, tb}));
+        for (bool relu : {false, true}) {
+          rows.push_back(node(Op::kMatMul,
+                              name + (relu ? ", bias and ReLU" : ", bias") + (ta ? ", A'" : "") +
+                                  (tb ? ", B'" : ""),
+                              {normal(x), normal(w), normal({b.back()})},
+                              MatMulAttrs{ta, tb, relu}));
+        }
       }
     }
   }
@@ -72,6 +79,10 @@ void add_convolutions(std::vector<Row>& rows) {
     rows.push_back(
         node(Op::kConv, f.name + ", bias", {normal(f.x), normal(f.w), normal({f.w[0]})}, f.attrs));
     ConvAttrs attrs = f.attrs;
+    attrs.relu = true;
+    rows.push_back(
+        node(Op::kConv, f.name + ", ReLU", {normal(f.x), normal(f.w), normal({f.w[0]})}, attrs));
+    attrs.relu = false;
     attrs.shape = f.x;
     rows.push_back(node(Op::kConvDataGrad, f.name, {normal(f.y), normal(f.w)}, attrs));
     attrs.shape = f.w;

@@ -94,6 +94,7 @@ forward:
 %b20 = ShiftLeft(%u, %u)
 %b21 = ShiftRight(%u, %u)
 %b22 = Where(%b9, %x, %x1)
+%f0, %f1 = Fused(%x, %x1) program="Add($0, $1); Mul(%0, 0.5); ReduceSum(%1) axes=[0]; return %1, %2"
 
 %s0 = Reshape(%x) shape=[3,2]
 %s1 = Transpose(%x) perm=[1,0]

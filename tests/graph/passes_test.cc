@@ -310,5 +310,158 @@ TEST_CASE("pipeline: passes can be disabled by name, dumps are called") {
   CHECK_THROWS_WITH(pipeline.run(g, options), ContainsSubstring("dead_code, cse"));
 }
 
+TEST_CASE("epilogue: bias and ReLU go into the product") {
+  const std::string head =
+      "%w = Input() name=\"w\" role=parameter shape=[3,4]\n"
+      "%b = Input() name=\"b\" role=parameter shape=[4]\n";
+  const auto turns = [&](const std::string& body, const std::string& wanted) {
+    becomes(make_epilogue_pass, head + body, head + wanted);
+  };
+  const auto remains = [&](const std::string& body) { stays(make_epilogue_pass, head + body); };
+  turns("%m = MatMul(%x, %w)\n%s = Add(%m, %b)\nreturn o=%s",
+        "%s = MatMul(%x, %w, %b)\nreturn o=%s");
+  turns("%m = MatMul(%x, %w)\n%s = Add(%b, %m)\n%r = Relu(%s)\nreturn o=%r",
+        "%r = MatMul(%x, %w, %b) relu=true\nreturn o=%r");
+  turns("%m = MatMul(%x, %w)\n%r = Relu(%m)\nreturn o=%r",
+        "%r = MatMul(%x, %w) relu=true\nreturn o=%r");
+  turns("%m = MatMul(%x, %w)\n%v = Reshape(%m) shape=[2,1,4]\n%s = Add(%v, %b)\nreturn o=%s",
+        "%s1 = MatMul(%x, %w, %b)\n%s = Reshape(%s1) shape=[2,1,4]\nreturn o=%s");
+  turns("%q = Reshape(%b) shape=[1,4]\n%m = MatMul(%x, %w)\n%s = Add(%m, %q)\nreturn o=%s",
+        "%q = Reshape(%b) shape=[1,4]\n%v = Reshape(%q) shape=[4]\n%s = MatMul(%x, %w, %v)\n"
+        "return o=%s");
+  // Read by others, an output, a bias along another axis, a ReLU in between, another section.
+  remains("%m = MatMul(%x, %w)\n%s = Add(%m, %b)\n%e = Exp(%m)\nreturn o=%s p=%e");
+  remains("%m = MatMul(%x, %w)\n%s = Add(%m, %b)\nreturn o=%s p=%m");
+  remains("%r = MatMul(%x, %w) relu=true\n%s = Add(%r, %b)\nreturn o=%s");
+  remains("%q = Reshape(%b) shape=[4,1,1]\n%m = MatMul(%x, %w)\n%s = Add(%m, %q)\nreturn o=%s");
+  remains("%m = MatMul(%x, %w)\nbackward:\n%s = Add(%m, %b)\nreturn o=%s");
+}
+
+TEST_CASE("epilogue: a ReLU goes into the convolution") {
+  const std::string conv = " strides=[1,1] dilations=[1,1] pads_begin=[0,0] pads_end=[0,0]";
+  const std::string head =
+      "%i2 = Input() name=\"i2\" shape=[1,2,4,4]\n%k = Input() name=\"k\" shape=[3,2,3,3]\n";
+  becomes(make_epilogue_pass, head + "%v = Conv(%i2, %k)" + conv + "\n%r = Relu(%v)\nreturn o=%r",
+          head + "%r = Conv(%i2, %k)" + conv + " relu=true\nreturn o=%r");
+  stays(make_epilogue_pass,
+        head + "%v = Conv(%i2, %k)" + conv + "\n%r = Relu(%v)\nreturn o=%r p=%v");
+}
+
+std::unique_ptr<Pass> fuse() {
+  return make_fuse_pass(
+      [](const std::string& program, std::span<const TensorType>, std::span<const TensorType>) {
+        return program.find("Sin") == std::string::npos;
+      });
+}
+
+TEST_CASE("fuse: chains, shared values, numbers") {
+  becomes(fuse, "%a = Neg(%x)\n%b = Exp(%a)\nreturn o=%b",
+          "%b = Fused(%x) program=\"Neg($0); Exp(%0); return %1\"\nreturn o=%b");
+  becomes(fuse,
+          "%h = Fill() value=0.5\n%a = Mul(%x, %h)\n%b = Add(%a, %y)\n%d = Tanh(%a)\n"
+          "return o=%b p=%d q=%a",
+          "%a, %b, %d = Fused(%x, %y) "
+          "program=\"Mul($0, 0.5); Add(%0, $1); Tanh(%0); return %0, %1, %2\"\n"
+          "return o=%b p=%d q=%a");
+  becomes(fuse, "%a = Less(%x, %y)\n%b = Where(%a, %x, %y)\nreturn o=%b",
+          "%b = Fused(%x, %y) program=\"Less($0, $1); Where(%0, $0, $1); return %1\"\nreturn o=%b");
+}
+
+TEST_CASE("fuse: sums leave, and are not read inside") {
+  becomes(fuse, "%a = Neg(%x)\n%b = ReduceSum(%a) axes=[1]\n%d = Exp(%b)\nreturn o=%d",
+          "%b = Fused(%x) program=\"Neg($0); ReduceSum(%0) axes=[1]; return %1\"\n%d = Exp(%b)\n"
+          "return o=%d");
+  becomes(
+      fuse,
+      "%a = Exp(%x)\n%b = ReduceSum(%a) axes=[1] keepdims=true\n%d = Div(%a, %b)\n%e = Neg(%d)\n"
+      "return o=%e",
+      "%a, %b = Fused(%x) program=\"Exp($0); ReduceSum(%0) axes=[1] keepdims=true; return %0, "
+      "%1\"\n%e = Fused(%a, %b) program=\"Div($0, $1); Neg(%0); return %1\"\nreturn o=%e");
+}
+
+TEST_CASE("fuse: no group around a node that reads and feeds it") {
+  becomes(
+      fuse,
+      "%a = Exp(%x)\n%b = Neg(%a)\n%m = Softmax(%b)\n%d = Add(%m, %a)\n%e = Abs(%d)\nreturn o=%e",
+      "%a, %b = Fused(%x) program=\"Exp($0); Neg(%0); return %0, %1\"\n%m = Softmax(%b)\n"
+      "%e = Fused(%m, %a) program=\"Add($0, $1); Abs(%0); return %1\"\nreturn o=%e");
+  // An early node moves down to its only reader.
+  becomes(fuse, "%a = Exp(%x)\n%m = Softmax(%y)\n%d = Add(%m, %a)\nreturn o=%d",
+          "%m = Softmax(%y)\n%d = Fused(%x, %m) program=\"Exp($0); Add($1, %0); return %1\"\n"
+          "return o=%d");
+}
+
+TEST_CASE("fuse: other shapes are seen through views") {
+  becomes(fuse, "%a = Neg(%x)\n%v = Reshape(%a) shape=[6]\n%b = Exp(%v)\nreturn o=%b",
+          "%e = Fused(%x) program=\"Neg($0); Exp(%0); return %1\"\n%b = Reshape(%e) shape=[6]\n"
+          "return o=%b");
+  becomes(fuse,
+          "%k = Input() name=\"k\" shape=[3]\n%a = Add(%x, %k)\n%v = Reshape(%a) shape=[1,6]\n"
+          "%b = Exp(%v)\nreturn o=%b p=%a",
+          "%k = Input() name=\"k\" shape=[3]\n"
+          "%a, %e = Fused(%x, %k) program=\"Add($0, $1); Exp(%0); return %0, %1\"\n"
+          "%b = Reshape(%e) shape=[1,6]\nreturn o=%b p=%a");
+}
+
+TEST_CASE("fuse: sections stay apart, state is read before it changes") {
+  stays(fuse, "%a = Neg(%x)\nbackward:\n%b = Exp(%a)\nreturn o=%b");
+  becomes(fuse, "%a = Neg(%p)\n%s = Softmax(%x)\n%u = Assign(%p, %s)\n%b = Exp(%a)\nreturn o=%b",
+          "%s = Softmax(%x)\n%b = Fused(%p) program=\"Neg($0); Exp(%0); return %1\"\n"
+          "%u = Assign(%p, %s)\nreturn o=%b");
+  stays(fuse, "%a = Neg(%p)\n%s = Softmax(%a)\n%u = Assign(%p, %s)\n%b = Add(%a, %u)\nreturn o=%b");
+}
+
+TEST_CASE("fuse: what has no loop stays") {
+  stays(fuse, "%a = Sin(%x)\n%b = Sin(%a)\nreturn o=%b");
+  stays(fuse, "%a = Neg(%x)\n%b = Sin(%a)\n%d = Exp(%b)\nreturn o=%d");
+  stays(fuse, "%a = Neg(%x)\nreturn o=%a");
+}
+
+RecomputeReport recomputed(const std::string& body, const std::string& wanted) {
+  INFO(body);
+  RecomputeReport report;
+  Graph g = parse_graph(kInputs + body);
+  const bool changed = make_recompute_pass(&report)->run(g);
+  verify(g);
+  make_dead_code_pass()->run(g);
+  CHECK(print(g) == with_inputs(wanted));
+  CHECK(changed == (report.values > 0));
+  return report;
+}
+
+TEST_CASE("recompute: cheap values are made again from what is kept anyway") {
+  // silu: the gradient reads x, sigmoid(x) and dy; only x is kept.
+  const std::string head =
+      "%m = Softmax(%x)\n%s = Sigmoid(%m)\n%z = Mul(%m, %s)\n%t = Softmax(%z)\n";
+  const RecomputeReport report =
+      recomputed(head +
+                     "backward:\n%d = SoftmaxGrad(%y, %t)\n%a = Mul(%d, %s)\n%b = Mul(%a, %m)\n"
+                     "%e = Add(%b, %z)\nreturn o=%e",
+                 head +
+                     "backward:\n%d = SoftmaxGrad(%y, %t)\n%s2 = Sigmoid(%m)\n%a = Mul(%d, %s2)\n"
+                     "%b = Mul(%a, %m)\n%z2 = Mul(%m, %s2)\n%e = Add(%b, %z2)\nreturn o=%e");
+  CHECK(report.values == 2);
+  CHECK(report.bytes == 48);
+}
+
+TEST_CASE("recompute: a smaller operand is kept instead") {
+  const std::string head = "%m = ReduceMax(%x) axes=[0]\n%z = Add(%m, %p)\n%t = Softmax(%z)\n";
+  const RecomputeReport report =
+      recomputed(head + "backward:\n%a = Mul(%y, %z)\nreturn o=%a p=%t",
+                 head + "backward:\n%z2 = Add(%m, %p)\n%a = Mul(%y, %z2)\nreturn o=%a p=%t");
+  CHECK(report.bytes == 12);
+}
+
+TEST_CASE("recompute: nothing where nothing is gained") {
+  for (const std::string body :
+       {"%m = Softmax(%x)\n%z = Neg(%m)\nbackward:\n%a = Mul(%y, %z)\nreturn o=%a",
+        "%m = Softmax(%x)\n%z = Sin(%m)\nbackward:\n%a = Mul(%m, %z)\nreturn o=%a",
+        "%m = Softmax(%x)\n%z = Neg(%m)\nbackward:\n%a = Mul(%m, %z)\nreturn o=%a p=%z",
+        // The state has changed by then.
+        "%z = Neg(%p)\n%u = Assign(%p, %x)\nbackward:\n%a = Mul(%y, %z)\nreturn o=%a"}) {
+    CHECK(recomputed(body, body).values == 0);
+  }
+}
+
 }  // namespace
 }  // namespace trainrt

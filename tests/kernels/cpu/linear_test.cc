@@ -1,5 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
+#include <limits>
 
 #include "tests/kernels/cpu/row_check.h"
 
@@ -31,8 +32,26 @@ TEST_CASE("MatMul by oneDNN: shapes, transposition, batches") {
                       {{1, 5, 7}, {7, 4}},
                       {{2, 3, 1, 7}, {1, 3, 7, 1}},
                       {{100, 70}, {70, 10}}};
-  for (const Row& r : rows)
+  for (const Row& r : rows) {
     check_rows({Op::kMatMul, {r.a, r.b}, MatMulAttrs{r.trans_a, r.trans_b}}, kClose);
+    const Shape bias = {r.b[r.b.size() - (r.trans_b ? 2 : 1)]};
+    for (bool relu : {false, true}) {
+      const MatMulAttrs attrs{r.trans_a, r.trans_b, relu};
+      check_rows({Op::kMatMul, {r.a, r.b, bias}, attrs}, kClose);
+    }
+  }
+}
+
+TEST_CASE("a ReLU behind a product or a convolution keeps NaN and infinity") {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const Tensor x = Tensor::from<float>({nan, inf, -inf, 1, -1, 0}, {6, 1});
+  const Tensor one = Tensor::from<float>({1}, {1, 1});
+  check_rows({Op::kMatMul, {Operand(x), Operand(one)}, MatMulAttrs{false, false, true}}, kExact);
+  Tensor image(DType::kFloat32, {1, 16, 4, 4});
+  image.data<float>()[20] = nan;
+  image.data<float>()[40] = inf;
+  const ConvAttrs conv{{1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, {}, true};
+  check_rows({Op::kConv, {Operand(image), Shape{16, 16, 3, 3}}, conv}, kClose);
 }
 
 TEST_CASE("MatMul with empty dims") {
@@ -64,6 +83,9 @@ void check_conv(const ConvCase& c) {
   const Shape y = output_of(c);
   check_rows({Op::kConv, {c.x, c.w}, attrs}, kClose);
   check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, attrs}, kClose);
+  ConvAttrs with_relu = attrs;
+  with_relu.relu = true;
+  check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, with_relu}, kClose);
   check_rows({Op::kConvDataGrad, {y, c.w}, data}, kClose);
   check_rows({Op::kConvWeightGrad, {c.x, y}, weights}, kClose);
 }

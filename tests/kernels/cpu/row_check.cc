@@ -7,6 +7,7 @@
 #include <random>
 
 #include "graph/infer.h"
+#include "kernels/blocked_view.h"
 #include "kernels/cpu/threads.h"
 
 namespace trainrt {
@@ -59,6 +60,22 @@ Tensor make_tensor(const Operand& o, uint32_t seed) {
   return t;
 }
 
+/// A plain tensor's bytes in the layout of `type`.
+Buffer stored(const void* plain, const TensorType& type) {
+  if (type.layout == Layout::kPlain) return Buffer(plain, type.bytes());
+  Buffer blocks(type.bytes());
+  std::fill_n(blocks.data(), blocks.bytes(), 0);
+  const int64_t channels = type.shape[1], pixels = type.shape[2] * type.shape[3];
+  const size_t element = dtype_size(type.dtype);
+  for (int64_t i = 0; i < type.size(); ++i) {
+    const int64_t n = i / pixels / channels, c = i / pixels % channels, p = i % pixels;
+    const int64_t at = ((n * ((channels + 15) / 16) + c / 16) * pixels + p) * 16 + c % 16;
+    std::memcpy(blocks.data() + static_cast<size_t>(at) * element,
+                static_cast<const char*>(plain) + static_cast<size_t>(i) * element, element);
+  }
+  return blocks;
+}
+
 struct TestNode {
   RowCase c;
   std::vector<Tensor> inputs;
@@ -71,23 +88,39 @@ struct TestNode {
       in.push_back({o.dtype, o.shape});
     }
     out = infer_types(c.op, in, c.attrs);
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (c.blocked_inputs >> i & 1) in[i].layout = Layout::kNChw16c;
+    }
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (c.blocked_outputs >> i & 1) out[i].layout = Layout::kNChw16c;
+    }
   }
   NodeView view() const { return {c.op, c.attrs, in, out}; }
+  /// The same node on plain operands.
+  TestNode plain() const {
+    TestNode node = *this;
+    for (auto* list : {&node.in, &node.out}) {
+      for (TensorType& t : *list) t.layout = Layout::kPlain;
+    }
+    return node;
+  }
 };
 
 bool takes(const KernelRow& row, const NodeView& view) {
-  return row.op == view.op && (!row.supports || row.supports(view).ok);
+  return row.op == view.op && row_support(row, view).ok;
 }
 
 /// Outputs of one run; shared >= 0: the first output lies on that input.
 std::vector<Buffer> run(const KernelRow& row, const TestNode& node, int shared = -1) {
   Scratch booked;
-  const auto kernel = row.plan(node.view(), booked);
+  const auto kernel = plan_row(row, node.view(), booked);
   Buffer scratch(booked.bytes);
   std::vector<Buffer> ins, outs;
   std::vector<const void*> in;
   std::vector<void*> out;
-  for (const Tensor& t : node.inputs) ins.emplace_back(t.raw(), t.bytes());
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    ins.push_back(stored(node.inputs[i].raw(), node.in[i]));
+  }
   const std::vector<Buffer> before = ins;
   for (const TensorType& t : node.out) outs.emplace_back(t.bytes());
   for (Buffer& b : ins) in.push_back(b.data());
@@ -106,6 +139,14 @@ std::vector<Buffer> run(const KernelRow& row, const TestNode& node, int shared =
   return outs;
 }
 
+/// Whether a stored element pads the last block of channels.
+bool is_padding(const TensorType& type, size_t i) {
+  if (type.layout == Layout::kPlain) return false;
+  const int64_t blocks = (type.shape[1] + 15) / 16, at = static_cast<int64_t>(i);
+  const int64_t block = at / 16 / (type.shape[2] * type.shape[3]) % blocks;
+  return block * 16 + at % 16 >= type.shape[1];
+}
+
 void compare(const Buffer& got, const Buffer& want, const TensorType& type, Tolerance tolerance) {
   if (tolerance.relative == 0 || type.dtype != DType::kFloat32) {
     if (got == want) return;
@@ -120,6 +161,7 @@ void compare(const Buffer& got, const Buffer& want, const TensorType& type, Tole
   }
   for (size_t i = 0; i < n; ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    if (is_padding(type, i)) FAIL("padding of channels is not 0");
     const double magnitude = std::fabs(static_cast<double>(b[i]));
     const double allowed = tolerance.per_element ? tolerance.relative * magnitude + 1e-7 * largest
                                                  : tolerance.relative * largest;
@@ -139,11 +181,13 @@ void check_rows(const RowCase& c, Tolerance tolerance) {
   for (const TensorType& t : node.in) what += " " + to_string(t);
   INFO(what);
   const KernelRow* reference = nullptr;
+  const TestNode plain = node.plain();
   for (const KernelRow& row : reference_kernels()) {
-    if (!reference && takes(row, node.view())) reference = &row;
+    if (!reference && takes(row, plain.view())) reference = &row;
   }
   REQUIRE(reference);
-  const std::vector<Buffer> want = run(*reference, node);
+  std::vector<Buffer> want = run(*reference, plain);
+  for (size_t i = 0; i < want.size(); ++i) want[i] = stored(want[i].data(), node.out[i]);
   int taken = 0;
   for (const KernelRow& row : cpu_kernels()) {
     if (!takes(row, node.view())) continue;

@@ -31,6 +31,7 @@ struct RowCase {
   Op op;
   std::vector<Operand> inputs;
   Attrs attrs = NoAttrs{};
+  uint32_t blocked_inputs = 0, blocked_outputs = 0;  // bit i: operand i is in nChw16c
 };
 
 /// How results may differ from the reference: by at most relative * max|reference| (0: not at all),
@@ -44,8 +45,9 @@ inline constexpr Tolerance kClose{1e-5, false};
 inline constexpr Tolerance kTight{1e-6, true};
 
 /// Fails the running test unless at least one CPU row takes the node and all that do agree with the
-/// reference, write nothing outside of their outputs and scratch, leave their inputs alone, and
-/// give the same bits in place, where they allow it, and on one thread.
+/// reference (which computes on plain operands), keep padding 0, write nothing outside of their
+/// outputs and scratch, leave their inputs alone, and give the same bits in place, where they allow
+/// it, and on one thread.
 void check_rows(const RowCase& c, Tolerance tolerance);
 
 /// Outputs of the first CPU row that takes the node.

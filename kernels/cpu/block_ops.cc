@@ -1,0 +1,308 @@
+#include "kernels/cpu/block_ops.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/block_ops.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trainrt {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::CappedTag<float, kBlockChannels>;
+using DI = hn::RebindToSigned<D>;
+using V = hn::Vec<D>;
+using M = hn::Mask<D>;
+
+constexpr int64_t kStride = kBlockChannels;
+// Pixels that are summed in float32 before double takes over; 16 KiB of one operand.
+constexpr int64_t kChunk = 256;
+
+/// f(offset of the channels) once per vector of a block: vectors narrower than a block sweep a
+/// chunk, which the cache holds, several times.
+template <typename F>
+HWY_INLINE void for_each_part(const F& f) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
+  for (int64_t c = 0; c < kBlockChannels; c += lanes) f(c);
+}
+
+/// f(begin, pixels) over chunks.
+template <typename F>
+HWY_INLINE void for_each_chunk(int64_t pixels, const F& f) {
+  for (int64_t p = 0; p < pixels; p += kChunk) f(p, std::min(kChunk, pixels - p));
+}
+
+/// Sum of term(pixel) with four chains.
+template <typename F>
+HWY_INLINE V sum_of(int64_t pixels, const F& term) {
+  const D d;
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  int64_t p = 0;
+  for (; p + 4 <= pixels; p += 4) {
+    s0 = hn::Add(s0, term(p));
+    s1 = hn::Add(s1, term(p + 1));
+    s2 = hn::Add(s2, term(p + 2));
+    s3 = hn::Add(s3, term(p + 3));
+  }
+  for (; p < pixels; ++p) s0 = hn::Add(s0, term(p));
+  return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+}
+
+void moments(const float* x, int64_t pixels, BlockMoments& m) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for_each_chunk(pixels, [&](int64_t begin, int64_t n) HWY_ATTR {
+    const float* chunk = x + begin * kStride;
+    const double count = static_cast<double>(n), total = m.count + count;
+    for_each_part([&](int64_t c) HWY_ATTR {
+      HWY_ALIGN float sum[kBlockChannels], center[kBlockChannels], squares[kBlockChannels];
+      hn::Store(
+          sum_of(n, [&](int64_t p) HWY_ATTR { return hn::LoadU(d, chunk + p * kStride + c); }), d,
+          sum);
+      for (int64_t i = 0; i < lanes; ++i) center[i] = static_cast<float>(sum[i] / count);
+      const V mean = hn::Load(d, center);
+      hn::Store(sum_of(n,
+                       [&](int64_t p) HWY_ATTR {
+                         const V e = hn::Sub(hn::LoadU(d, chunk + p * kStride + c), mean);
+                         return hn::Mul(e, e);
+                       }),
+                d, squares);
+      for (int64_t i = 0; i < lanes; ++i) {
+        // The deviations were taken from the rounded mean.
+        const double exact = sum[i] / count, off = exact - center[i];
+        const double delta = exact - m.mean[c + i];
+        m.squares[c + i] +=
+            squares[i] - off * off * count + delta * delta * m.count * count / total;
+        m.mean[c + i] += delta * count / total;
+      }
+    });
+    m.count = total;
+  });
+}
+
+HWY_INLINE V activated(D d, const BlockNorm& n, V v) {
+  if (n.activation == Activation::kRelu) return hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
+  if (n.activation != Activation::kClip) return v;
+  const V lo = hn::Set(d, n.lo), hi = hn::Set(d, n.hi);
+  v = hn::IfThenElse(hn::Lt(v, lo), lo, v);
+  return hn::IfThenElse(hn::Gt(v, hi), hi, v);
+}
+
+/// Channels [c, c + lanes) of a BlockNorm.
+struct Part {
+  V mean, a, b;
+  Part(D d, const BlockNorm& n, int64_t c)
+      : mean(hn::LoadU(d, n.mean + c)), a(hn::LoadU(d, n.a + c)), b(hn::LoadU(d, n.b + c)) {}
+  HWY_INLINE V apply(V x) const { return hn::MulAdd(a, hn::Sub(x, mean), b); }
+};
+
+template <Activation A, bool Residual>
+void normalize_as(const BlockNorm& n, const float* x, const float* residual, float* y,
+                  int64_t pixels) {
+  const D d;
+  BlockNorm fixed = n;
+  fixed.activation = A;
+  for_each_chunk(pixels, [&](int64_t begin, int64_t count) HWY_ATTR {
+    for_each_part([&](int64_t c) HWY_ATTR {
+      const Part part(d, n, c);
+      for (int64_t p = begin; p < begin + count; ++p) {
+        const int64_t i = p * kStride + c;
+        V v = part.apply(hn::LoadU(d, x + i));
+        if constexpr (Residual) v = hn::Add(v, hn::LoadU(d, residual + i));
+        hn::StoreU(activated(d, fixed, v), d, y + i);
+      }
+    });
+  });
+}
+
+template <Activation A>
+void normalize_with(const BlockNorm& n, const float* x, const float* residual, float* y,
+                    int64_t pixels) {
+  if (residual != nullptr)
+    normalize_as<A, true>(n, x, residual, y, pixels);
+  else
+    normalize_as<A, false>(n, x, residual, y, pixels);
+}
+
+void normalize(const BlockNorm& n, const float* x, const float* residual, float* y,
+               int64_t pixels) {
+  switch (n.activation) {
+    case Activation::kNone:
+      return normalize_with<Activation::kNone>(n, x, residual, y, pixels);
+    case Activation::kRelu:
+      return normalize_with<Activation::kRelu>(n, x, residual, y, pixels);
+    case Activation::kClip:
+      return normalize_with<Activation::kClip>(n, x, residual, y, pixels);
+  }
+}
+
+/// dy where the activation of v (or v itself, kRelu) lets it pass.
+template <Activation A>
+HWY_INLINE V passed(D d, const BlockNorm& n, V v, V dy) {
+  if constexpr (A == Activation::kRelu) return hn::IfThenElseZero(hn::Gt(v, hn::Zero(d)), dy);
+  if constexpr (A == Activation::kClip) {
+    return hn::IfThenElseZero(hn::And(hn::Ge(v, hn::Set(d, n.lo)), hn::Le(v, hn::Set(d, n.hi))),
+                              dy);
+  }
+  return dy;
+}
+
+template <Activation A, bool FromY>
+void grad_sums_as(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,
+                  int64_t pixels, BlockSums& sums) {
+  const D d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for_each_chunk(pixels, [&](int64_t begin, int64_t count) HWY_ATTR {
+    for_each_part([&](int64_t c) HWY_ATTR {
+      const Part part(d, n, c);
+      V s0 = hn::Zero(d), s1 = s0, t0 = s0, t1 = s0;
+      const auto step = [&](int64_t p, V& s, V& t) HWY_ATTR {
+        const int64_t i = p * kStride + c;
+        const V xs = hn::LoadU(d, x + i), e = hn::Sub(xs, part.mean);
+        V v = hn::LoadU(d, dy + i);
+        if constexpr (A != Activation::kNone) {
+          v = passed<A>(d, n, FromY ? hn::LoadU(d, y + i) : hn::MulAdd(part.a, e, part.b), v);
+        }
+        if (g != nullptr) hn::StoreU(v, d, g + i);
+        s = hn::Add(s, v);
+        t = hn::MulAdd(v, e, t);
+      };
+      int64_t p = begin;
+      for (; p + 2 <= begin + count; p += 2) {
+        step(p, s0, t0);
+        step(p + 1, s1, t1);
+      }
+      if (p < begin + count) step(p, s0, t0);
+      HWY_ALIGN float s[kBlockChannels], t[kBlockChannels];
+      hn::Store(hn::Add(s0, s1), d, s);
+      hn::Store(hn::Add(t0, t1), d, t);
+      for (int64_t i = 0; i < lanes; ++i) {
+        sums.g[c + i] += s[i];
+        sums.gx[c + i] += t[i];
+      }
+    });
+  });
+}
+
+void grad_sums(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,
+               int64_t pixels, BlockSums& sums) {
+  switch (n.activation) {
+    case Activation::kNone:
+      return grad_sums_as<Activation::kNone, false>(n, dy, x, y, g, pixels, sums);
+    case Activation::kRelu:
+      return y != nullptr ? grad_sums_as<Activation::kRelu, true>(n, dy, x, y, g, pixels, sums)
+                          : grad_sums_as<Activation::kRelu, false>(n, dy, x, y, g, pixels, sums);
+    case Activation::kClip:
+      return grad_sums_as<Activation::kClip, false>(n, dy, x, y, g, pixels, sums);
+  }
+}
+
+template <Activation A>
+void grad_as(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const float* x, float* dx,
+             int64_t pixels) {
+  const D d;
+  for_each_chunk(pixels, [&](int64_t begin, int64_t count) HWY_ATTR {
+    for_each_part([&](int64_t c) HWY_ATTR {
+      const Part part(d, n, c);
+      const V kd = hn::LoadU(d, k.dy + c), kx = hn::LoadU(d, k.x + c);
+      const V constant = hn::LoadU(d, k.constant + c);
+      for (int64_t p = begin; p < begin + count; ++p) {
+        const int64_t i = p * kStride + c;
+        const V e = hn::Sub(hn::LoadU(d, x + i), part.mean);
+        V v = hn::LoadU(d, dy + i);
+        if constexpr (A != Activation::kNone) {
+          v = passed<A>(d, n, hn::MulAdd(part.a, e, part.b), v);
+        }
+        hn::StoreU(hn::MulAdd(kd, v, hn::MulAdd(kx, e, constant)), d, dx + i);
+      }
+    });
+  });
+}
+
+void grad(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* dy, const float* x,
+          float* dx, int64_t pixels) {
+  const Activation activation = masked ? Activation::kNone : n.activation;
+  switch (activation) {
+    case Activation::kNone:
+      return grad_as<Activation::kNone>(n, k, dy, x, dx, pixels);
+    case Activation::kRelu:
+      return grad_as<Activation::kRelu>(n, k, dy, x, dx, pixels);
+    case Activation::kClip:
+      return grad_as<Activation::kClip>(n, k, dy, x, dx, pixels);
+  }
+}
+
+/// Whether x beats the best so far: the first NaN stays.
+HWY_INLINE M beats(V x, V best) {
+  return hn::Or(hn::Gt(x, best), hn::AndNot(hn::IsNaN(best), hn::IsNaN(x)));
+}
+
+void max(const float* x, int64_t stride, float* best, int64_t outputs) {
+  const D d;
+  for_each_part([&](int64_t c) HWY_ATTR {
+    for (int64_t j = 0; j < outputs; ++j) {
+      const V v = hn::LoadU(d, x + j * stride * kStride + c);
+      const V old = hn::LoadU(d, best + j * kStride + c);
+      hn::StoreU(hn::IfThenElse(beats(v, old), v, old), d, best + j * kStride + c);
+    }
+  });
+}
+
+void arg_max(const float* x, int64_t stride, int32_t tap, float* best, int32_t* at,
+             int64_t outputs) {
+  const D d;
+  const DI di;
+  for_each_part([&](int64_t c) HWY_ATTR {
+    for (int64_t j = 0; j < outputs; ++j) {
+      const int64_t o = j * kStride + c;
+      const V v = hn::LoadU(d, x + j * stride * kStride + c), old = hn::LoadU(d, best + o);
+      const auto where = hn::LoadU(di, at + o);
+      const M take = hn::Or(beats(v, old), hn::RebindMask(d, hn::Lt(where, hn::Zero(di))));
+      hn::StoreU(hn::IfThenElse(take, v, old), d, best + o);
+      hn::StoreU(hn::IfThenElse(hn::RebindMask(di, take), hn::Set(di, tap), where), di, at + o);
+    }
+  });
+}
+
+void scatter(const float* dy, const int32_t* at, int32_t tap, int64_t stride, float* dx,
+             int64_t outputs) {
+  const D d;
+  const DI di;
+  for_each_part([&](int64_t c) HWY_ATTR {
+    for (int64_t j = 0; j < outputs; ++j) {
+      const int64_t o = j * kStride + c;
+      const M here = hn::RebindMask(d, hn::Eq(hn::LoadU(di, at + o), hn::Set(di, tap)));
+      float* to = dx + j * stride * kStride + c;
+      const V v = hn::IfThenElseZero(here, hn::LoadU(d, dy + o));
+      hn::StoreU(hn::Add(hn::LoadU(d, to), v), d, to);
+    }
+  });
+}
+
+}  // namespace
+
+BlockOps make_block_ops() { return {moments, normalize, grad_sums, grad, max, arg_max, scatter}; }
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace trainrt
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trainrt {
+
+HWY_EXPORT(make_block_ops);
+
+const BlockOps& block_ops() {
+  static const BlockOps ops = HWY_DYNAMIC_DISPATCH(make_block_ops)();
+  return ops;
+}
+
+}  // namespace trainrt
+#endif

@@ -1,0 +1,47 @@
+// Between layouts by oneDNN, which also zeroes what pads the last block of channels.
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/rows.h"
+
+namespace trainrt {
+namespace {
+
+using dnnl::memory;
+
+memory::desc desc_of(const TensorType& t) {
+  using Tag = memory::format_tag;
+  const memory::dims dims(t.shape.begin(), t.shape.end());
+  return memory::desc(dims, memory::data_type::f32,
+                      t.layout == Layout::kNChw16c ? Tag::nChw16c : Tag::nchw);
+}
+
+Support takes_reorder(const NodeView& node) {
+  Support s = all_float(node);
+  if (!s.ok) return s;
+  if (node.outputs[0].rank() != 4) return Support::no("takes rank 4");
+  return node.outputs[0].size() == 0 ? Support::no("takes no empty operand") : s;
+}
+
+std::unique_ptr<Kernel> plan_reorder(const NodeView& node, Scratch& scratch) {
+  const memory::desc from = desc_of(node.inputs[0]), to = desc_of(node.outputs[0]);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::reorder::primitive_desc pd(onednn_engine(), from, onednn_engine(), to, attr);
+  const size_t work = book(scratch, pd.scratchpad_desc().get_size());
+  return make_kernel([work, call = OneDnnPrimitive(dnnl::reorder(pd),
+                                                   {{DNNL_ARG_FROM, from},
+                                                    {DNNL_ARG_TO, to},
+                                                    {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}})](
+                         const KernelArgs& args) {
+    call.execute({const_cast<void*>(args.in[0]), args.out[0], scratch_at<char>(args, work)});
+  });
+}
+
+constexpr KernelRow kRows[] = {
+    {Op::kReorder, "onednn.reorder", takes_reorder, plan_reorder, false, true},
+};
+
+}  // namespace
+
+std::span<const KernelRow> reorder_rows() { return kRows; }
+
+}  // namespace trainrt

@@ -1,0 +1,174 @@
+// Rows on activations in blocks of 16 channels.
+#include <catch2/catch_test_macros.hpp>
+#include <limits>
+
+#include "kernels/blocked_view.h"
+#include "tests/kernels/cpu/row_check.h"
+
+namespace trainrt {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+// Whole and padded blocks, fewer blocks than threads and more, chunks of 256 pixels and tails.
+const std::vector<Shape> kShapes = {{2, 16, 5, 7},   {3, 24, 4, 4},  {1, 5, 9, 3},
+                                    {4, 64, 17, 19}, {2, 40, 1, 33}, {2, 3, 20, 31}};
+
+NormAttrs activated(Activation activation) {
+  return {1, 1e-5, activation, activation == Activation::kClip ? -0.5 : 0,
+          activation == Activation::kClip ? 0.8 : 0};
+}
+
+TEST_CASE("BatchNorm on blocks, with residual and activation") {
+  for (const Shape& shape : kShapes) {
+    const Shape channels = {shape[1]};
+    for (double shift : {0.0, 30.0}) {
+      const Operand x(shape, shift - 2, shift + 2);
+      for (const Activation a : {Activation::kNone, Activation::kRelu, Activation::kClip}) {
+        check_rows({Op::kBatchNorm, {x, channels, channels}, activated(a), 0b1, 0b1},
+                   {3e-5, false});
+        if (a == Activation::kClip) continue;
+        check_rows({Op::kBatchNorm, {x, channels, channels, shape}, activated(a), 0b1001, 0b1},
+                   {3e-5, false});
+      }
+    }
+  }
+}
+
+TEST_CASE("BatchNormGrad on blocks, with residual and activation") {
+  for (const Shape& shape : kShapes) {
+    const Shape channels = {shape[1]};
+    const Operand variance(channels, 0.2, 2);
+    check_rows({Op::kBatchNormGrad,
+                {shape, shape, channels, channels, variance},
+                activated(Activation::kNone),
+                0b11,
+                0b1},
+               kClose);
+    for (const Activation a : {Activation::kRelu, Activation::kClip}) {
+      check_rows({Op::kBatchNormGrad,
+                  {shape, shape, channels, channels, variance, channels},
+                  activated(a),
+                  0b11,
+                  0b1},
+                 kClose);
+    }
+    check_rows({Op::kBatchNormGrad,
+                {shape, shape, channels, channels, variance, shape},
+                activated(Activation::kRelu),
+                0b100011,
+                0b1001},
+               kClose);
+  }
+}
+
+TEST_CASE("BatchNorm on plain tensors, with residual and activation") {
+  for (const Shape& shape : {Shape{16, 37}, Shape{300, 300}, Shape{4, 6, 5, 7}, Shape{2, 3, 400},
+                             Shape{2, 5, 1, 1}, Shape{2, 3, 2, 3, 4}}) {
+    const Shape channels = {shape[1]};
+    const Operand variance(channels, 0.2, 2);
+    for (const Activation a : {Activation::kRelu, Activation::kClip}) {
+      check_rows({Op::kBatchNorm, {shape, channels, channels}, activated(a)}, {3e-5, false});
+      check_rows({Op::kBatchNormGrad,
+                  {shape, shape, channels, channels, variance, channels},
+                  activated(a)},
+                 kClose);
+    }
+    check_rows({Op::kBatchNorm, {shape, channels, channels, shape}, activated(Activation::kRelu)},
+               {3e-5, false});
+    check_rows({Op::kBatchNorm, {shape, channels, channels, shape}, activated(Activation::kNone)},
+               {3e-5, false});
+    check_rows({Op::kBatchNormGrad,
+                {shape, shape, channels, channels, variance, shape},
+                activated(Activation::kRelu)},
+               kClose);
+  }
+}
+
+TEST_CASE("BatchNorm on blocks keeps small deviations beside large means") {
+  check_rows({Op::kBatchNorm,
+              {Operand({4, 16, 17, 19}, 1000, 1001), {{16}}, {{16}}},
+              activated(Activation::kNone),
+              0b1,
+              0b1},
+             {2e-4, false});
+}
+
+PoolAttrs window(int64_t kernel, int64_t stride, int64_t pad, Shape output) {
+  PoolAttrs a;
+  a.kernel = {kernel, kernel};
+  a.strides = {stride, stride};
+  a.dilations = {1, 1};
+  a.pads_begin = a.pads_end = {pad, pad};
+  a.output = std::move(output);
+  return a;
+}
+
+TEST_CASE("MaxPool and its gradient on blocks") {
+  const std::vector<std::pair<Shape, PoolAttrs>> cases = {
+      {{2, 16, 8, 8}, window(2, 2, 0, {4, 4})},
+      {{2, 24, 9, 7}, window(3, 2, 1, {5, 4})},
+      {{1, 5, 12, 12}, window(5, 1, 2, {12, 12})},
+      {{2, 32, 40, 70}, window(3, 1, 1, {40, 70})},
+      {{1, 16, 7, 7}, window(2, 2, 0, {4, 4})}};
+  for (const auto& [shape, attrs] : cases) {
+    const Shape out = {shape[0], shape[1], attrs.output[0], attrs.output[1]};
+    // Few different values: ties go to the first.
+    Tensor x(DType::kFloat32, shape);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      x.data<float>()[static_cast<size_t>(i)] = i % 97 == 0 ? kNaN : static_cast<float>(i * 7 % 5);
+    }
+    check_rows({Op::kMaxPool, {Operand(x)}, attrs, 0b1, 0b1}, kExact);
+    check_rows({Op::kMaxPool, {shape}, attrs, 0b1, 0b1}, kExact);
+    check_rows({Op::kMaxPoolGrad, {out, Operand(x)}, attrs, 0b11, 0b1}, kTight);
+    check_rows({Op::kMaxPoolGrad, {out, shape}, attrs, 0b11, 0b1}, kTight);
+  }
+}
+
+TEST_CASE("Reorder between layouts") {
+  for (const Shape& shape : kShapes) {
+    check_rows({Op::kReorder, {shape}, LayoutAttrs{Layout::kNChw16c}, 0b0, 0b1}, kExact);
+    check_rows({Op::kReorder, {shape}, LayoutAttrs{Layout::kPlain}, 0b1, 0b0}, kExact);
+  }
+}
+
+TEST_CASE("plain kernels on blocks") {
+  const Shape full = {2, 32, 5, 7}, padded = {2, 24, 5, 7};
+  for (const Shape& s : {full, padded}) {
+    check_rows({Op::kAdd, {s, s}, NoAttrs{}, 0b11, 0b1}, kExact);
+    check_rows({Op::kRelu, {s}, NoAttrs{}, 0b1, 0b1}, kExact);
+    check_rows({Op::kReluGrad, {s, s}, NoAttrs{}, 0b11, 0b1}, kExact);
+    check_rows({Op::kClip, {s}, ClipAttrs{0, 1}, 0b1, 0b1}, kExact);
+  }
+  // Per channel, per pixel, per image, scalars.
+  for (const Shape& other : {Shape{2, 32, 1, 1}, Shape{1, 32, 1, 1}, Shape{32, 1, 1},
+                             Shape{2, 1, 5, 7}, Shape{2, 1, 1, 1}, Shape{1}, Shape{}}) {
+    check_rows({Op::kMul, {full, other}, NoAttrs{}, 0b1, 0b1}, kExact);
+    check_rows({Op::kAdd, {other, full}, NoAttrs{}, 0b10, 0b1}, kExact);
+  }
+  check_rows({Op::kSigmoid, {full}, NoAttrs{}, 0b1, 0b1}, kTight);
+  check_rows({Op::kReduceSum, {full}, ReduceAttrs{{0, 2, 3}, false}, 0b1, 0}, kTight);
+  check_rows({Op::kReduceMean, {full}, ReduceAttrs{{2, 3}, true}, 0b1, 0}, kTight);
+  check_rows({Op::kConcat, {full, full, Shape{2, 16, 5, 7}}, AxisAttrs{1}, 0b111, 0b1}, kExact);
+  check_rows({Op::kSplit, {full}, SplitAttrs{1, {16, 16}}, 0b1, 0b11}, kExact);
+}
+
+TEST_CASE("no plain view where padding would not stay 0, or layouts are mixed") {
+  const TensorType blocked{DType::kFloat32, {2, 24, 5, 7}, Layout::kNChw16c};
+  const TensorType whole{DType::kFloat32, {2, 32, 5, 7}, Layout::kNChw16c};
+  const TensorType plain{DType::kFloat32, {2, 32, 5, 7}};
+  const TensorType scalar{DType::kFloat32, {}};
+  const Attrs none = NoAttrs{};
+  const auto seen = [&](Op op, std::vector<TensorType> in, const TensorType& out) {
+    return plain_view({op, none, in, {&out, 1}}).has_value();
+  };
+  CHECK(!seen(Op::kExp, {blocked}, blocked));
+  CHECK(seen(Op::kExp, {whole}, whole));
+  CHECK(!seen(Op::kAdd, {blocked, scalar}, blocked));
+  CHECK(seen(Op::kAdd, {whole, scalar}, whole));
+  CHECK(!seen(Op::kAdd, {whole, plain}, whole));
+  CHECK(!seen(Op::kTranspose, {whole}, whole));
+}
+
+}  // namespace
+}  // namespace trainrt
