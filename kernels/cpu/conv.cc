@@ -1,5 +1,5 @@
-// Convolution and its two gradients by oneDNN. The caller's tensors are plain (nchw); where another
-// layout computes enough faster, reorders run inside the kernel, with buffers in its scratch.
+// Convolution and its two gradients by oneDNN. Activations are plain (nchw) or nChw16c, weights
+// plain; where the kernel wants another layout, reorders run inside, with buffers in its scratch.
 #include <optional>
 
 #include "kernels/cpu/elementwise.h"
@@ -17,7 +17,7 @@ using Dims = memory::dims;
 using Tag = memory::format_tag;
 
 enum class Pass : uint8_t { kForward, kData, kWeights };
-enum class Layout : uint8_t { kAny, kBlocked, kPlain };
+enum class Format : uint8_t { kAny, kBlocked, kPlain };
 
 struct ConvShape {
   Pass pass;
@@ -26,7 +26,19 @@ struct ConvShape {
   int64_t group;
   int64_t relu = 0;  // elements of a result that goes through a ReLU
   bool bias, pointwise, strided;
+  bool x_blocked, y_blocked;  // layouts of the caller's activations
 };
+
+struct Operands {
+  const TensorType &x, &w, &y;
+};
+
+Operands operands_of(const NodeView& node) {
+  const TensorType &in0 = node.inputs[0], &in1 = node.inputs[1], &out = node.outputs[0];
+  if (node.op == Op::kConv) return {in0, in1, out};
+  if (node.op == Op::kConvDataGrad) return {out, in1, in0};
+  return {in0, out, in1};
+}
 
 ConvShape shape_of(const NodeView& node) {
   const auto& attr = node.attr<ConvAttrs>();
@@ -34,14 +46,13 @@ ConvShape shape_of(const NodeView& node) {
   s.pass = node.op == Op::kConv           ? Pass::kForward
            : node.op == Op::kConvDataGrad ? Pass::kData
                                           : Pass::kWeights;
-  const Shape &in0 = node.inputs[0].shape, &in1 = node.inputs[1].shape,
-              &out = node.outputs[0].shape;
-  const Shape& x = s.pass == Pass::kData ? out : in0;
-  const Shape& w = s.pass == Pass::kWeights ? out : in1;
-  const Shape& y = s.pass == Pass::kForward ? out : s.pass == Pass::kData ? in0 : in1;
+  const auto [tx, tw, ty] = operands_of(node);
+  const Shape &x = tx.shape, &w = tw.shape, &y = ty.shape;
+  s.x_blocked = tx.layout == Layout::kNChw16c;
+  s.y_blocked = ty.layout == Layout::kNChw16c;
   s.group = attr.group;
   s.bias = node.inputs.size() == 3;
-  if (attr.relu) s.relu = node.outputs[0].size();
+  if (attr.relu) s.relu = node.outputs[0].stored_size();
   s.x.assign(x.begin(), x.end());
   s.y.assign(y.begin(), y.end());
   if (s.group > 1)
@@ -69,10 +80,10 @@ Dims plain_strides(const Dims& dims) {
 
 memory::desc plain(const Dims& dims) { return float_desc(dims, plain_strides(dims)); }
 
-memory::desc activations(const Dims& dims, Layout layout) {
+memory::desc activations(const Dims& dims, Format format) {
   constexpr Tag kBlocked[] = {Tag::nCw16c, Tag::nChw16c, Tag::nCdhw16c};
-  if (layout == Layout::kPlain) return plain(dims);
-  const Tag tag = layout == Layout::kAny ? Tag::any : kBlocked[dims.size() - 3];
+  if (format == Format::kPlain) return plain(dims);
+  const Tag tag = format == Format::kAny ? Tag::any : kBlocked[dims.size() - 3];
   return memory::desc(dims, memory::data_type::f32, tag);
 }
 
@@ -84,8 +95,8 @@ struct Plan {
   std::string name;
 };
 
-std::optional<Plan> try_layout(const ConvShape& s, Layout layout, bool create) {
-  const auto x = activations(s.x, layout), y = activations(s.y, layout);
+std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool create) {
+  const auto x = activations(s.x, fx), y = activations(s.y, fy);
   const memory::desc w(s.w, memory::data_type::f32, Tag::any);
   const memory::desc b = s.bias ? plain({s.y[1]}) : memory::desc();
   primitive_attr attr;
@@ -128,36 +139,48 @@ std::optional<Plan> try_layout(const ConvShape& s, Layout layout, bool create) {
   return p;
 }
 
+/// For activations in the caller's blocked layout: no reorders of them, no slow implementations.
+std::optional<Plan> choose_blocked(const ConvShape& s, bool create) {
+  const Format fx = s.x_blocked ? Format::kBlocked : Format::kPlain;
+  const std::optional<Plan> p = try_formats(s, fx, Format::kBlocked, create);
+  if (!p) return p;
+  const bool grouped_brgemm = s.group > 1 && p->name.find("brgconv_strided") != std::string::npos;
+  const bool slow = p->name.find("ref") != std::string::npos ||
+                    p->name.find("gemm:") != std::string::npos || grouped_brgemm;
+  return slow ? std::nullopt : p;
+}
+
 // ms per pass on AVX-512, one thread, plain / any with reorders: 3x3 64@56 23/15 forward, 144@56
 // depthwise 17/8 in every pass, 1x1 96-24@56 forward 1.8/4.3, dW 4.5/3.8, 32 groups of 4 dW 3/11
 // (`any` is gemm); strided 1x1 dX blocked 3.0 against 5.3 for `any`.
 std::optional<Plan> choose(const ConvShape& s, bool create) {
+  if (s.y_blocked) return choose_blocked(s, create);
   const int64_t channels = s.x[1], filters = s.y[1];
   const bool blockable = (s.group == 1 || (s.group == channels && s.group == filters)) &&
                          channels >= 16 && filters >= 16;
-  std::vector<Layout> order;
+  std::vector<Format> order;
   // oneDNN issue 6035: the weight gradient of strided 1x1 with few channels in nhwc, which is what
   // `any` and plain lead to, writes behind its scratchpad.
   const bool unsafe = s.pass == Pass::kWeights && s.pointwise && s.strided && channels < 16;
   if (unsafe) {
-    order = {Layout::kBlocked};
+    order = {Format::kBlocked};
   } else if (s.pointwise && !s.strided && s.pass != Pass::kWeights) {
-    order = {Layout::kPlain, Layout::kAny};
+    order = {Format::kPlain, Format::kAny};
   } else if (s.strided && blockable && s.pass == Pass::kData) {
-    order = {Layout::kBlocked, Layout::kAny, Layout::kPlain};
+    order = {Format::kBlocked, Format::kAny, Format::kPlain};
   } else {
-    order = {Layout::kAny, Layout::kPlain};
+    order = {Format::kAny, Format::kPlain};
   }
-  std::optional<Layout> slow;
-  for (Layout layout : order) {
-    const std::optional<Plan> p = try_layout(s, layout, false);
+  std::optional<Format> slow;
+  for (Format format : order) {
+    const std::optional<Plan> p = try_formats(s, format, format, false);
     if (!p || p->name.find("ref") != std::string::npos) continue;
     if (p->name.find("gemm:") == std::string::npos) {
-      return create ? try_layout(s, layout, true) : p;
+      return create ? try_formats(s, format, format, true) : p;
     }
-    if (!slow) slow = layout;
+    if (!slow) slow = format;
   }
-  return slow ? try_layout(s, *slow, create) : std::nullopt;
+  return slow ? try_formats(s, *slow, *slow, create) : std::nullopt;
 }
 
 Support takes_conv(const NodeView& node) {
@@ -165,6 +188,14 @@ Support takes_conv(const NodeView& node) {
   if (!s.ok) return s;
   const int64_t rank = node.outputs[0].rank();
   if (rank < 3 || rank > 5) return Support::no("takes one to three spatial dims");
+  const auto [x, w, y] = operands_of(node);
+  if (w.layout != Layout::kPlain) return Support::no("takes plain weights");
+  if (x.layout != y.layout) {
+    // oneDNN reads few channels straight from nchw.
+    if (y.layout == Layout::kPlain) return Support::no("takes no blocked x with a plain y");
+    if (node.op == Op::kConvDataGrad) return Support::no("takes no plain dx with a blocked dy");
+    if (x.shape[1] > 4) return Support::no("takes a plain x of up to 4 channels to a blocked y");
+  }
   for (const TensorType& t : node.inputs) {
     if (t.size() == 0) return Support::no("takes no empty operands");
   }
@@ -217,12 +248,15 @@ class ConvKernel final : public Kernel {
  public:
   ConvKernel(const ConvShape& s, const Plan& plan, Scratch& scratch)
       : bias_(s.bias), relu_(s.relu) {
-    const memory::desc x = plain(s.x), w = plain(s.w), y = plain(s.y);
-    const auto enter = [&](const memory::desc& user, const memory::desc& inside) {
-      return Bridge(user, inside, inside, scratch);
+    const auto user = [](const Dims& dims, bool blocked) {
+      return activations(dims, blocked ? Format::kBlocked : Format::kPlain);
     };
-    const auto leave = [&](const memory::desc& user, const memory::desc& inside) {
-      return Bridge(inside, user, inside, scratch);
+    const memory::desc x = user(s.x, s.x_blocked), w = plain(s.w), y = user(s.y, s.y_blocked);
+    const auto enter = [&](const memory::desc& outside, const memory::desc& inside) {
+      return Bridge(outside, inside, inside, scratch);
+    };
+    const auto leave = [&](const memory::desc& outside, const memory::desc& inside) {
+      return Bridge(inside, outside, inside, scratch);
     };
     std::vector<std::pair<int, memory::desc>> args;
     if (s.pass == Pass::kForward) {
@@ -278,9 +312,9 @@ std::unique_ptr<Kernel> plan_conv(const NodeView& node, Scratch& scratch) {
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kConv, "onednn.conv", takes_conv, plan_conv, false},
-    {Op::kConvDataGrad, "onednn.conv_data_grad", takes_conv, plan_conv, false},
-    {Op::kConvWeightGrad, "onednn.conv_weight_grad", takes_conv, plan_conv, false},
+    {Op::kConv, "onednn.conv", takes_conv, plan_conv, false, true},
+    {Op::kConvDataGrad, "onednn.conv_data_grad", takes_conv, plan_conv, false, true},
+    {Op::kConvWeightGrad, "onednn.conv_weight_grad", takes_conv, plan_conv, false, true},
 };
 
 }  // namespace
