@@ -10,7 +10,7 @@ std::span<const KernelRow> cpu_kernels() {
     for (const auto family :
          {matmul_rows, conv_rows, unary_rows, binary_rows, cast_rows, reduce_rows, softmax_rows,
           cross_entropy_rows, layer_norm_rows, batch_norm_rows, copy_rows, transpose_rows,
-          gather_rows, dropout_rows, pool_rows, interpolate_rows, optimizer_rows}) {
+          gather_rows, dropout_rows, pool_rows, interpolate_rows, recurrent_rows, optimizer_rows}) {
       const auto part = family();
       all.insert(all.end(), part.begin(), part.end());
     }

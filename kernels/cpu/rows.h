@@ -24,6 +24,7 @@ std::span<const KernelRow> gather_rows();
 std::span<const KernelRow> dropout_rows();
 std::span<const KernelRow> pool_rows();
 std::span<const KernelRow> interpolate_rows();
+std::span<const KernelRow> recurrent_rows();
 std::span<const KernelRow> optimizer_rows();
 
 /// Reserves `bytes` of a plan's scratch; the offset, a multiple of 64.

@@ -205,6 +205,7 @@ std::span<const KernelRow> reference_interpolate_kernels();
 std::span<const KernelRow> reference_roi_kernels();
 std::span<const KernelRow> reference_softmax_kernels();
 std::span<const KernelRow> reference_norm_kernels();
+std::span<const KernelRow> reference_recurrent_kernels();
 std::span<const KernelRow> reference_loss_kernels();
 std::span<const KernelRow> reference_random_kernels();
 std::span<const KernelRow> reference_state_kernels();
