@@ -106,7 +106,7 @@ const GradRow& grad_row(Op op) {
   static const auto table = [] {
     std::array<const GradRow*, kOpCount> rows{};
     for (const auto& list : {elementwise_rules(), shape_rules(), reduction_rules(), linear_rules(),
-                             norm_rules(), other_rules()}) {
+                             norm_rules(), recurrent_rules(), other_rules()}) {
       for (const GradRow& row : list) rows[static_cast<size_t>(row.op)] = &row;
     }
     return rows;

@@ -75,7 +75,8 @@ std::span<const GradRow> shape_rules();
 std::span<const GradRow> reduction_rules();
 std::span<const GradRow> linear_rules();  // MatMul, convolutions, pools, Interpolate
 std::span<const GradRow> norm_rules();    // normalisations, softmax, losses
-std::span<const GradRow> other_rules();   // sources, random, state
+std::span<const GradRow> recurrent_rules();
+std::span<const GradRow> other_rules();  // sources, random, state
 
 }  // namespace trainrt
 

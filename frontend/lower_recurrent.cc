@@ -1,5 +1,6 @@
-// LSTM, GRU and RNN, unrolled to core ops: one product of all inputs with the input weights, then
-// one recurrent product a step. Formulas and gate orders are those of ONNX's operator page.
+// LSTM, GRU and RNN: one product of all inputs with the input weights, then, for the usual cells,
+// one node a direction; the others are unrolled to core ops, with one recurrent product a step.
+// Formulas and gate orders are those of ONNX's operator page.
 #include <algorithm>
 #include <cctype>
 #include <functional>
@@ -13,6 +14,12 @@ constexpr int64_t kMaxSteps = 100'000;
 
 using Activation = std::function<Var(Var)>;
 
+std::string lower_case(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char ch) { return std::tolower(ch); });
+  return name;
+}
+
 /// Takes alpha and beta from the lists, in order, only for functions that have them.
 class ActivationList {
  public:
@@ -22,8 +29,7 @@ class ActivationList {
         betas_(c.attr_floats("activation_beta", {})) {}
 
   Activation next(std::string name) {
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char ch) { return std::tolower(ch); });
+    name = lower_case(std::move(name));
     if (name == "relu") return [](Var x) { return relu(x); };
     if (name == "tanh") return [](Var x) { return tanh(x); };
     if (name == "sigmoid") return [](Var x) { return sigmoid(x); };
@@ -83,11 +89,16 @@ struct Direction {
   Var peephole;        // [3 * hidden], absent without P
   std::vector<Var> state;
   std::vector<Activation> f;
+  bool usual = true;  // the op's own activations
 };
 
 /// A step: input part of the gates [batch, gates * hidden] and the state give the new state; the
 /// first entry is the step's output.
 using Step = std::function<std::vector<Var>(const Direction&, Var, const std::vector<Var>&)>;
+
+/// All steps at once: input parts [steps, batch, gates * hidden] and the initial state give the
+/// states after each step, [steps, batch, hidden].
+using Layer = std::function<std::vector<Var>(const Direction&, Var, const std::vector<Var>&)>;
 
 class Recurrent {
  public:
@@ -98,9 +109,6 @@ class Recurrent {
     if (layout_ != 0) x_ = transpose(x_, {1, 0, 2});
     steps_ = x_.dim(0);
     batch_ = x_.dim(1);
-    if (steps_ > kMaxSteps) {
-      c.refuse("memory", std::to_string(steps_) + " steps are too many to unroll");
-    }
     const Var w = c.need(1), r = c.need(2);
     if (w.rank() != 3 || r.rank() != 3) {
       c.invalid("W and R have rank 3, given " + to_string(w.type()) + " and " +
@@ -125,13 +133,14 @@ class Recurrent {
 
   int64_t hidden() const { return hidden_; }
 
-  /// The input part takes W's bias, and R's as well when `merge_bias`.
-  void run(const Step& step, bool merge_bias) {
+  /// The input part takes W's bias, and R's as well when `merge_bias`. `layer` takes cells with the
+  /// usual activations, neither clipped nor with peepholes, of full sequences; null: none.
+  void run(const Step& step, bool merge_bias, const Layer& layer = nullptr) {
     std::vector<Var> ys;
     std::vector<std::vector<Var>> finals(states_);
     for (const Direction& d : directions_) {
       std::vector<Var> state = d.state;
-      ys.push_back(run_direction(d, step, merge_bias, state));
+      ys.push_back(run_direction(d, step, merge_bias, layer, state));
       for (size_t s = 0; s < states_; ++s) {
         finals[s].push_back(reshape(state[s], {1, batch_, hidden_}));
       }
@@ -235,7 +244,9 @@ class Recurrent {
       dir.peephole = part(7, d);
       for (size_t s = 0; s < states_; ++s) dir.state.push_back(initial(5 + s, d));
       for (size_t k = 0; k < each; ++k) {
-        dir.f.push_back(list.next(names[static_cast<size_t>(d) * each + k]));
+        const std::string& name = names[static_cast<size_t>(d) * each + k];
+        dir.f.push_back(list.next(name));
+        dir.usual = dir.usual && lower_case(name) == lower_case(defaults[k]);
       }
       directions_.push_back(std::move(dir));
     }
@@ -251,12 +262,23 @@ class Recurrent {
   /// Outputs of all steps, [steps, 1, batch, hidden]; `state` becomes the final one. Going
   /// backwards over padded sequences, the state stays the initial one until a sequence's last
   /// element.
-  Var run_direction(const Direction& d, const Step& step, bool merge_bias,
+  Var run_direction(const Direction& d, const Step& step, bool merge_bias, const Layer& layer,
                     std::vector<Var>& state) const {
     if (steps_ == 0) return c_.b.fill(x_.dtype(), 0, {0, 1, batch_, hidden_});
     const int64_t width = gates_ * hidden_;
     Var all = matmul(reshape(x_, {steps_ * batch_, x_.dim(2)}), d.w, {.trans_b = true});
     if (d.bias_w) all = all + (merge_bias ? d.bias_w + d.bias_r : d.bias_w);
+    if (layer && d.usual && clip_ <= 0 && !lengths_ && !d.peephole) {
+      const std::vector<Var> all_states = layer(d, reshape(all, {steps_, batch_, width}), state);
+      for (size_t s = 0; s < states_; ++s) {
+        state[s] =
+            reshape(slice(all_states[s], 0, d.reverse ? 0 : steps_ - 1, 1), {batch_, hidden_});
+      }
+      return reshape(all_states[0], {steps_, 1, batch_, hidden_});
+    }
+    if (steps_ > kMaxSteps) {
+      c_.refuse("memory", std::to_string(steps_) + " steps are too many to unroll");
+    }
     const std::vector<Var> inputs =
         steps_ == 1 ? std::vector<Var>{all}
                     : split(all, 0, std::vector<int64_t>(static_cast<size_t>(steps_), batch_));
@@ -294,6 +316,10 @@ void lower_lstm(LowerContext& c) {
   Recurrent rnn(c, 4, 2, {"Sigmoid", "Tanh", "Tanh"});
   const bool coupled = c.attr_int("input_forget", 0) != 0;
   const int64_t n = rnn.hidden();
+  const Layer layer = [&](const Direction& d, Var x, const std::vector<Var>& state) {
+    const std::vector<Var> operands = {x, d.r, state[0], state[1]};
+    return c.b.add_all(Op::kLstm, operands, RecurrentAttrs{.reverse = d.reverse});
+  };
   rnn.run(
       [&](const Direction& d, Var x, const std::vector<Var>& state) -> std::vector<Var> {
         const Var h = state[0], cell = state[1];
@@ -309,7 +335,7 @@ void lower_lstm(LowerContext& c) {
         // The bound is for gates; onnxruntime leaves the cell's activation out, and so do we.
         return {d.f[0](rnn.clipped(g[1])) * d.f[2](next), next};
       },
-      true);
+      true, coupled ? Layer() : layer);
 }
 
 // z = f(x Wz' + h Rz'), r likewise; n = g(x Wh' + (r h) Rh') or, linear_before_reset, with
@@ -318,6 +344,11 @@ void lower_gru(LowerContext& c) {
   Recurrent rnn(c, 3, 1, {"Sigmoid", "Tanh"});
   const bool linear_first = c.attr_int("linear_before_reset", 0) != 0;
   const int64_t n = rnn.hidden();
+  const Layer layer = [&](const Direction& d, Var x, const std::vector<Var>& state) {
+    const Var bias = linear_first && d.bias_r ? d.bias_r : c.b.fill(x.dtype(), 0, {3 * n});
+    const std::vector<Var> operands = {x, d.r, bias, state[0]};
+    return c.b.add_all(Op::kGru, operands, RecurrentAttrs{d.reverse, linear_first});
+  };
   rnn.run(
       [&](const Direction& d, Var x, const std::vector<Var>& state) -> std::vector<Var> {
         const Var h = state[0];
@@ -340,7 +371,7 @@ void lower_gru(LowerContext& c) {
         const Var fresh = d.f[1](rnn.clipped(candidate));
         return {(1.0 - z) * fresh + z * h};
       },
-      !linear_first);
+      !linear_first, layer);
 }
 
 // H = f(x W' + h R').

@@ -98,7 +98,7 @@ const Table& table() {
   static const Table rows = [] {
     Table t{};
     for (auto list : {elementwise_rows(), shape_rows(), indexing_rows(), compute_rows(),
-                      spatial_rows(), training_rows()}) {
+                      spatial_rows(), training_rows(), recurrent_rows()}) {
       for (const Row& row : list) t[static_cast<size_t>(row.op)] = row.infer;
     }
     return t;

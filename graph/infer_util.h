@@ -40,6 +40,7 @@ std::span<const Row> indexing_rows();
 std::span<const Row> compute_rows();
 std::span<const Row> spatial_rows();
 std::span<const Row> training_rows();
+std::span<const Row> recurrent_rows();
 
 /// Largest magnitude of strides, pads, counts: sums and products of two of them fit 64 bits.
 inline constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;

@@ -30,6 +30,7 @@ std::span<const KernelRow> pool_rows();
 std::span<const KernelRow> pool_blocked_rows();
 std::span<const KernelRow> reorder_rows();
 std::span<const KernelRow> interpolate_rows();
+std::span<const KernelRow> recurrent_rows();
 std::span<const KernelRow> optimizer_rows();
 
 /// Reserves `bytes` of a plan's scratch; the offset, a multiple of 64.

@@ -11,6 +11,12 @@ forward:
 %xd = Input() name="xd" dtype=float64 shape=[2,3]
 %img = Input() name="img" shape=[2,4,6,6]
 %w = Input() name="w" role=parameter shape=[8,2,3,3]
+%seq4 = Input() name="seq4" shape=[2,1,8]
+%seq3 = Input() name="seq3" shape=[2,1,6]
+%r4 = Input() name="r4" role=parameter shape=[8,2]
+%r3 = Input() name="r3" role=parameter shape=[6,2]
+%rb = Input() name="rb" role=parameter shape=[6]
+%h0 = Input() name="h0" shape=[1,2]
 %ids = Input() name="ids" role=target dtype=int64 shape=[2]
 %rng = Input() name="rng" role=rng dtype=int64 shape=[2]
 %run = Input() name="run" role=buffer shape=[4]
@@ -156,6 +162,10 @@ backward:
 %g12, %g13, %g14 = LayerNormGrad(%x, %x, %n3, %n4, %x1) axis=1 epsilon=0.001
 %g15 = LayerNormGrad(%x, %x, %n3, %n4) axis=1
 %g16, %g17, %g18 = BatchNormGrad(%img, %img, %run, %n6, %n7)
+%ly, %lc, %lg = Lstm(%seq4, %r4, %h0, %h0) reverse=true
+%l0, %l1, %l2, %l3 = LstmGrad(%ly, %r4, %h0, %h0, %ly, %lc, %lg, %lc) reverse=true
+%uy, %ug = Gru(%seq3, %r3, %rb, %h0) linear_before_reset=true
+%u0, %u1, %u2, %u3 = GruGrad(%uy, %r3, %h0, %uy, %ug) linear_before_reset=true
 %g19 = CrossEntropyGrad(%ce, %x, %ids) ignore_index=1
 %g20 = NllLossGrad(%nll, %ids) shape=[2,3]
 %g21 = RoiPoolGrad(%roi, %img, %rois, %images) mode=max height=2 width=3 sampling_ratio=2 scale=0.5 half_pixel=true
