@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/fused.h"
+
 namespace trainrt {
 namespace {
 
@@ -83,18 +85,65 @@ std::optional<PlainNode> elementwise(const NodeView& node) {
   return plain;
 }
 
-/// Over H and W, or N, H and W: [N, C/16, H W, 16] over axis 2, or 0 and 2.
-std::optional<PlainNode> reduction(const NodeView& node) {
-  const TensorType &x = node.inputs[0], &y = node.outputs[0];
-  if (!blocked(x) || blocked(y) || x.shape[1] % kBlock != 0) return std::nullopt;
-  ReduceAttrs attrs = node.attr<ReduceAttrs>();
+/// Over H and W, or N, H and W: [N, C/16, H W, 16] over axis 2, or 0 and 2. The plain result's
+/// shape.
+std::optional<Shape> reduce(const Shape& x, ReduceAttrs& attrs) {
   const bool batch = attrs.axes == std::vector<int64_t>{0, 2, 3};
   if (!batch && attrs.axes != std::vector<int64_t>{2, 3}) return std::nullopt;
   attrs.axes = batch ? std::vector<int64_t>{0, 2} : std::vector<int64_t>{2};
   attrs.keepdims = false;
-  Shape out = {x.shape[1] / kBlock, kBlock};
-  if (!batch) out.insert(out.begin(), x.shape[0]);
-  return PlainNode{node.op, attrs, {*plain_type(x, 0)}, {{y.dtype, out}}};
+  Shape out = {x[1] / kBlock, kBlock};
+  if (!batch) out.insert(out.begin(), x[0]);
+  return out;
+}
+
+std::optional<PlainNode> reduction(const NodeView& node) {
+  const TensorType &x = node.inputs[0], &y = node.outputs[0];
+  if (!blocked(x) || blocked(y) || x.shape[1] % kBlock != 0) return std::nullopt;
+  ReduceAttrs attrs = node.attr<ReduceAttrs>();
+  const std::optional<Shape> out = reduce(x.shape, attrs);
+  if (!out) return std::nullopt;
+  return PlainNode{node.op, attrs, {*plain_type(x, 0)}, {{y.dtype, *out}}};
+}
+
+/// Whether each step of a program keeps padding 0 when its operands' padding is.
+bool keeps_zero(const FusedProgram& program) {
+  const auto step_keeps = [](const FusedInstruction& i) {
+    const bool numbers =
+        std::any_of(i.operands.begin(), i.operands.end(),
+                    [](const FusedOperand& o) { return o.kind == FusedOperand::Kind::kNumber; });
+    return keeps_zero(i.op, i.attrs) && (!numbers || i.op == Op::kMul);
+  };
+  return std::all_of(program.instructions.begin(), program.instructions.end(), step_keeps);
+}
+
+std::optional<PlainNode> fused(const NodeView& node) {
+  FusedProgram program = parse_fused(node.attr<FusedAttrs>().program);
+  const Shape shape = fused_types(program, node.inputs).shape;
+  if (shape.size() != 4) return std::nullopt;
+  const bool padded = shape[1] % kBlock != 0;
+  if (padded && !keeps_zero(program)) return std::nullopt;
+  PlainNode plain{node.op, {}, {}, {}};
+  for (const TensorType& t : node.inputs) {
+    if (blocked(t) ? t.shape != shape : padded) return std::nullopt;
+    std::optional<TensorType> type = plain_type(t, shape[2] * shape[3]);
+    if (!type) return std::nullopt;
+    plain.inputs.push_back(std::move(*type));
+  }
+  for (size_t k = 0; k < program.results.size(); ++k) {
+    FusedInstruction& i = program.instructions[static_cast<size_t>(program.results[k])];
+    const TensorType& t = node.outputs[k];
+    if (i.op == Op::kReduceSum) {
+      const std::optional<Shape> out = reduce(shape, std::get<ReduceAttrs>(i.attrs));
+      if (!out || blocked(t)) return std::nullopt;
+      plain.outputs.push_back({t.dtype, *out});
+    } else {
+      if (!blocked(t) || t.shape != shape) return std::nullopt;
+      plain.outputs.push_back(*plain_type(t, 0));
+    }
+  }
+  plain.attrs = FusedAttrs{print(program)};
+  return plain;
 }
 
 /// Concat and Split along the channels.
@@ -130,6 +179,8 @@ bool has_layouts(const NodeView& node) {
 std::optional<PlainNode> plain_view(const NodeView& node) {
   if (node.outputs.empty() || node.inputs.empty()) return std::nullopt;
   switch (node.op) {
+    case Op::kFused:
+      return fused(node);
     case Op::kReduceSum:
     case Op::kReduceMean:
       return reduction(node);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/infer.h"
+
 namespace trainrt {
 namespace {
 
@@ -58,7 +60,8 @@ Activations activations(const Graph& graph, const Node& node) {
       break;
   }
   if (!is_elementwise(node.op) || node.outputs.empty()) return result;
-  const Shape& shape = graph.type(node.outputs[0]).shape;
+  Shape shape;
+  for (ValueId v : node.inputs) shape = broadcast_shapes(shape, graph.type(v).shape);
   const auto full = [&](size_t, const Shape& s) { return s == shape; };
   take(node.inputs, result.inputs, full);
   take(node.outputs, result.outputs, full);

@@ -206,11 +206,8 @@ std::span<const KernelRow> reference_interpolate_kernels();
 std::span<const KernelRow> reference_roi_kernels();
 std::span<const KernelRow> reference_softmax_kernels();
 std::span<const KernelRow> reference_norm_kernels();
-<<<<<<< HEAD
 std::span<const KernelRow> reference_attention_kernels();
-=======
 std::span<const KernelRow> reference_recurrent_kernels();
->>>>>>> speed-rnn
 std::span<const KernelRow> reference_loss_kernels();
 std::span<const KernelRow> reference_random_kernels();
 std::span<const KernelRow> reference_state_kernels();
