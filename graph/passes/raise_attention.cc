@@ -370,7 +370,7 @@ Replacement match_attention(Builder& b, const Node& node, std::span<const Var>,
   for (const Form form : {Form::kPacked, Form::kTokenMajor, Form::kHeadMajor}) {
     for (size_t step = 0; step <= lead && !choice; ++step) {
       // Two leading dims are batch and heads, if they can be.
-      const size_t batch_dims = lead == 2 ? (step + 1) % 3 : step;
+      const size_t batch_dims = lead == 2 && step < 2 ? 1 - step : step;
       if (masked) mask = mask_shape(c.shape(scores->mask), lead, batch_dims);
       if (masked && !mask) continue;
       const Heads h = {product(weights, 0, batch_dims), product(weights, batch_dims, lead)};
