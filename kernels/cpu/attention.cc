@@ -73,6 +73,7 @@ struct Product {
   bool add;
 };
 
+// The loops over the tile must be unrolled, or `sum` lives in memory.
 template <size_t M, size_t N, bool kPartial>
 HWY_INLINE void tile(const Product& p, const float* a, const float* b, float* c, size_t last) {
   const DF d;
@@ -82,22 +83,29 @@ HWY_INLINE void tile(const Product& p, const float* a, const float* b, float* c,
                                   : hn::LoadU(d, row + j * lanes);
   };
   VF sum[M][N];
+#pragma GCC unroll 8
   for (size_t i = 0; i < M; ++i) {
+#pragma GCC unroll 8
     for (size_t j = 0; j < N; ++j) {
       sum[i][j] = p.add ? load(c + static_cast<int64_t>(i) * p.c_row, j) : hn::Zero(d);
     }
   }
   for (int64_t k = 0; k < p.k; ++k) {
     VF right[N];
+#pragma GCC unroll 8
     for (size_t j = 0; j < N; ++j) right[j] = load(b, j);
+#pragma GCC unroll 8
     for (size_t i = 0; i < M; ++i) {
       const VF left = hn::Set(d, a[static_cast<int64_t>(i) * p.a_row]);
+#pragma GCC unroll 8
       for (size_t j = 0; j < N; ++j) sum[i][j] = hn::MulAdd(left, right[j], sum[i][j]);
     }
     a += p.a_column;
     b += p.b_row;
   }
+#pragma GCC unroll 8
   for (size_t i = 0; i < M; ++i) {
+#pragma GCC unroll 8
     for (size_t j = 0; j < N; ++j) {
       float* out = c + static_cast<int64_t>(i) * p.c_row + j * lanes;
       if (kPartial && j == N - 1) {
