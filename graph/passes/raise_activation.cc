@@ -7,8 +7,11 @@
 namespace trainrt {
 namespace {
 
-// Exporters write constants in float32, and 0.044715 so.
-bool near(double a, double b) { return std::abs(a - b) <= 2e-7 * std::abs(b); }
+/// Equal up to the working type's rounding. In float64, constants that were written in float32 give
+/// other values than the op, which the checks in float64 would see.
+bool near(double a, double b, DType working) {
+  return std::abs(a - b) <= (working == DType::kFloat64 ? 1e-15 : 2e-7) * std::abs(b);
+}
 
 /// factor times the values of `rest`.
 struct Product {
@@ -76,7 +79,7 @@ std::optional<ValueId> above_one(const RaiseContext& c, ValueId v) {
 bool is_erf_argument(const RaiseContext& c, ValueId v, ValueId x) {
   Product p;
   multiply(c, v, p);
-  return p.rest == std::vector{x} && near(p.factor, std::numbers::sqrt2 / 2);
+  return p.rest == std::vector{x} && near(p.factor, std::numbers::sqrt2 / 2, c.type(x).dtype);
 }
 
 /// Whether v is sqrt(2 / pi) (x + 0.044715 x^3), or with x drawn out of the bracket.
@@ -84,11 +87,12 @@ bool is_tanh_argument(const RaiseContext& c, ValueId v, ValueId x) {
   constexpr double kCubic = 0.044715;
   Product p;
   multiply(c, v, p);
-  if (!near(p.factor, std::sqrt(2 * std::numbers::inv_pi))) return false;
+  const DType working = c.type(x).dtype;
+  if (!near(p.factor, std::sqrt(2 * std::numbers::inv_pi), working)) return false;
   const auto is_power = [&](ValueId term, size_t n) {
     Product q;
     multiply(c, term, q);
-    return near(q.factor, kCubic) && q.rest == std::vector<ValueId>(n, x);
+    return near(q.factor, kCubic, working) && q.rest == std::vector<ValueId>(n, x);
   };
   if (const auto bracket = other(p.rest, x)) {
     const auto term = above_one(c, *bracket);
@@ -106,7 +110,7 @@ Replacement match_gelu(Builder& b, const Node& node, std::span<const Var>, const
   if (!is_product(c, node) || node.op == Op::kPow) return {};
   Product p;
   multiply_parts(c, node, p);
-  if (p.rest.size() != 2 || !near(p.factor, 0.5)) return {};
+  if (p.rest.size() != 2 || p.factor != 0.5) return {};
   for (const ValueId x : p.rest) {
     if (c.type(x) != c.type(node.outputs[0])) continue;
     const auto function = above_one(c, *other(p.rest, x));

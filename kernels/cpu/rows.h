@@ -9,6 +9,7 @@
 namespace trainrt {
 
 std::span<const KernelRow> matmul_rows();
+std::span<const KernelRow> winograd_rows();
 std::span<const KernelRow> conv_rows();
 std::span<const KernelRow> activation_rows();
 std::span<const KernelRow> attention_rows();

@@ -13,9 +13,12 @@ forward:
 %w = Input() name="w" role=parameter shape=[8,2,3,3]
 %seq4 = Input() name="seq4" shape=[2,1,8]
 %seq3 = Input() name="seq3" shape=[2,1,6]
-%r4 = Input() name="r4" role=parameter shape=[8,2]
-%r3 = Input() name="r3" role=parameter shape=[6,2]
-%rb = Input() name="rb" role=parameter shape=[6]
+%wl = Input() name="wl" role=parameter shape=[8,2]
+%wg = Input() name="wg" role=parameter shape=[6,2]
+%bg = Input() name="bg" role=parameter shape=[6]
+%qkv = Input() name="qkv" shape=[1,2,3,4,2]
+%heads = Input() name="heads" shape=[1,2,3,4]
+%mask = Input() name="mask" shape=[3,3]
 %h0 = Input() name="h0" shape=[1,2]
 %ids = Input() name="ids" role=target dtype=int64 shape=[2]
 %rng = Input() name="rng" role=rng dtype=int64 shape=[2]
@@ -65,6 +68,8 @@ forward:
 %e23 = Floor(%x)
 %e24 = Ceil(%x)
 %e25 = Round(%x)
+%e25a = Gelu(%x) tanh=true
+%e25b = Silu(%x)
 %e26 = Clip(%x) lo=-0.5 hi=6
 %e27 = Not(%c2)
 %e28 = BitwiseNot(%z)
@@ -115,6 +120,7 @@ forward:
 %s11 = GatherND(%x, %z2) batch_dims=1
 %s12 = ScatterElements(%x, %z, %x) axis=1 reduction=add
 %s13 = ScatterND(%x, %z2, %x) reduction=max
+%s14 = Reorder(%img) layout=nChw16c
 
 %r0 = ReduceSum(%x) axes=[0,1]
 %r1 = ReduceMean(%x) axes=[1] keepdims=true
@@ -141,6 +147,13 @@ forward:
 %n1 = LogSoftmax(%x) axis=1
 %n2, %n3, %n4 = LayerNorm(%x, %x1, %x1) axis=1 epsilon=0.001
 %n5, %n6, %n7 = BatchNorm(%img, %run, %run)
+%n8, %n9 = RmsNorm(%x, %x1) axis=1
+%n10, %n11, %n12 = BatchNorm(%img, %run, %run, %img) activation=relu
+%n13, %n14, %n15 = BatchNorm(%img, %run, %run) activation=clip lo=-1 hi=6
+%at0, %at1 = Attention(%qkv) scale=0.5 causal=true token_major=true packed=true
+%at2, %at3 = Attention(%heads, %heads, %heads, %mask)
+%ly, %lc, %lg = Lstm(%seq4, %wl, %h0, %h0) reverse=true
+%gy, %gq = Gru(%seq3, %wg, %bg, %h0) linear_before_reset=true
 %ce = CrossEntropy(%x, %ids) ignore_index=1
 %nll = NllLoss(%n1, %ids)
 %do = Dropout(%x, %rng) ratio=0.25 stream=1
@@ -162,10 +175,14 @@ backward:
 %g12, %g13, %g14 = LayerNormGrad(%x, %x, %n3, %n4, %x1) axis=1 epsilon=0.001
 %g15 = LayerNormGrad(%x, %x, %n3, %n4) axis=1
 %g16, %g17, %g18 = BatchNormGrad(%img, %img, %run, %n6, %n7)
-%ly, %lc, %lg = Lstm(%seq4, %r4, %h0, %h0) reverse=true
-%l0, %l1, %l2, %l3 = LstmGrad(%ly, %r4, %h0, %h0, %ly, %lc, %lg, %lc) reverse=true
-%uy, %ug = Gru(%seq3, %r3, %rb, %h0) linear_before_reset=true
-%u0, %u1, %u2, %u3 = GruGrad(%uy, %r3, %h0, %uy, %ug) linear_before_reset=true
+%lg0, %lg1, %lg2, %lg3 = LstmGrad(%ly, %wl, %h0, %h0, %ly, %lc, %lg, %lc) reverse=true
+%gg0, %gg1, %gg2, %gg3 = GruGrad(%gy, %wg, %h0, %gy, %gq) linear_before_reset=true
+%g22 = GeluGrad(%x, %x) tanh=true
+%g23 = SiluGrad(%x, %x)
+%g24, %g25 = RmsNormGrad(%x, %x, %n9, %x1) axis=1
+%g26, %g27, %g28, %g29 = BatchNormGrad(%img, %img, %run, %n6, %n7, %n10) activation=relu
+%g30 = AttentionGrad(%at0, %qkv, %at0, %at1) scale=0.5 causal=true token_major=true packed=true
+%g31, %g32, %g33 = AttentionGrad(%at2, %heads, %heads, %heads, %at2, %at3, %mask)
 %g19 = CrossEntropyGrad(%ce, %x, %ids) ignore_index=1
 %g20 = NllLossGrad(%nll, %ids) shape=[2,3]
 %g21 = RoiPoolGrad(%roi, %img, %rois, %images) mode=max height=2 width=3 sampling_ratio=2 scale=0.5 half_pixel=true
