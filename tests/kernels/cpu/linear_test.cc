@@ -129,6 +129,57 @@ TEST_CASE("1-D and 3-D convolution by oneDNN") {
   check_conv({{2, 16, 5, 6, 7}, {16, 16, 2, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}});
 }
 
+/// Activations in nChw16c; x stays plain where it has few channels, as in a first layer.
+void check_blocked_conv(const ConvCase& c) {
+  ConvAttrs attrs{c.strides, c.dilations, c.begin, c.end, c.group, {}};
+  ConvAttrs data = attrs, weights = attrs;
+  data.shape = c.x;
+  weights.shape = c.w;
+  const Shape y = output_of(c);
+  const uint32_t x = c.x[1] > 4 ? 1 : 0;
+  check_rows({Op::kConv, {c.x, c.w}, attrs, x, 1}, kClose);
+  check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, attrs, x, 1}, kClose);
+  if (x) check_rows({Op::kConvDataGrad, {y, c.w}, data, 1, 1}, kClose);
+  check_rows({Op::kConvWeightGrad, {c.x, y}, weights, x | 2, 0}, kClose);
+  attrs.relu = true;
+  check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, attrs, x, 1}, kClose);
+}
+
+TEST_CASE("convolution of blocked activations by oneDNN") {
+  check_blocked_conv({{2, 32, 12, 12}, {48, 32, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
+  check_blocked_conv({{3, 32, 13, 9}, {64, 32, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}});
+  check_blocked_conv({{2, 64, 8, 8}, {128, 64, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
+  check_blocked_conv({{1, 16, 7, 7}, {96, 16, 1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}});
+}
+
+TEST_CASE("convolution of blocked activations: padded channels") {
+  check_blocked_conv({{2, 24, 9, 9}, {40, 24, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
+  check_blocked_conv({{2, 20, 9, 8}, {24, 20, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
+  check_blocked_conv({{2, 24, 8, 8}, {144, 24, 1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}});
+  check_blocked_conv({{2, 8, 56, 56}, {20, 8, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
+}
+
+TEST_CASE("convolution of a plain image to blocked activations") {
+  check_blocked_conv({{2, 3, 33, 31}, {64, 3, 7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}});
+  check_blocked_conv({{2, 3, 16, 16}, {32, 3, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}});
+  check_blocked_conv({{2, 1, 14, 14}, {6, 1, 5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}});
+}
+
+TEST_CASE("depthwise convolution of blocked activations") {
+  check_blocked_conv({{2, 32, 14, 14}, {32, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 32});
+  check_blocked_conv({{2, 144, 15, 13}, {144, 1, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 144});
+  check_blocked_conv({{1, 32, 7, 7}, {32, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2});
+}
+
+TEST_CASE("convolution refuses layouts that it does not run") {
+  const ConvAttrs attrs{{1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, {}};
+  const RowCase from_blocked{Op::kConv, {Shape{1, 16, 8, 8}, Shape{16, 16, 3, 3}}, attrs, 1, 0};
+  const RowCase to_blocked{Op::kConv, {Shape{1, 16, 8, 8}, Shape{16, 16, 3, 3}}, attrs, 0, 1};
+  for (const RowCase& c : {from_blocked, to_blocked}) {
+    for (const std::string& reason : refusals(c)) CHECK(!reason.empty());
+  }
+}
+
 struct PoolCase {
   Shape x;
   std::vector<int64_t> kernel, strides, dilations, begin, end;
