@@ -61,7 +61,8 @@ TEST_CASE("every op has exactly one gradient row") {
   std::array<int, kOpCount> rows{};
   for (const auto& list :
        {trainrt::elementwise_rules(), trainrt::shape_rules(), trainrt::reduction_rules(),
-        trainrt::linear_rules(), trainrt::norm_rules(), trainrt::other_rules()}) {
+        trainrt::linear_rules(), trainrt::norm_rules(), trainrt::recurrent_rules(),
+        trainrt::other_rules()}) {
     for (const GradRow& row : list) ++rows[static_cast<size_t>(row.op)];
   }
   for (Op op : kOps) {
