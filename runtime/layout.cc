@@ -32,7 +32,6 @@ Activations activations(const Graph& graph, const Node& node) {
   };
   const auto all = [](size_t, const Shape&) { return true; };
   const auto first = [](size_t i, const Shape&) { return i == 0; };
-  const auto none = [](size_t, const Shape&) { return false; };
   switch (node.op) {
     case Op::kConv:
     case Op::kConvDataGrad:
@@ -40,6 +39,8 @@ Activations activations(const Graph& graph, const Node& node) {
       take(node.outputs, result.outputs, all);
       return result;
     case Op::kConvWeightGrad:
+    case Op::kReduceSum:
+    case Op::kReduceMean:
       take(node.inputs, result.inputs, all);
       return result;
     case Op::kBatchNorm:
@@ -50,11 +51,6 @@ Activations activations(const Graph& graph, const Node& node) {
     case Op::kSplit:
       take(node.inputs, result.inputs, all);
       take(node.outputs, result.outputs, all);
-      return result;
-    case Op::kReduceSum:
-    case Op::kReduceMean:
-      take(node.inputs, result.inputs, all);
-      take(node.outputs, result.outputs, none);
       return result;
     default:
       break;

@@ -1,7 +1,6 @@
 // 3x3 convolutions of stride 1 and their gradients by Winograd's F(4x4, 3x3), in float32 on blocks
-// of 16 channels: 2.25 to 4 times fewer multiplications than the direct method, which pays from 32
-// channels on. Rounding errors are about five times the direct method's; a NaN or an infinity
-// spreads over its tile.
+// of 16 channels: on whole tiles 4 times fewer multiplications than the direct method. Rounding
+// errors are larger than the direct method's, and a NaN or an infinity spreads over its tile.
 #include <algorithm>
 
 #include "kernels/cpu/rows.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <optional>
 
-#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/fused_instruction.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
@@ -18,155 +18,12 @@ namespace {
 
 using Kind = FusedOperand::Kind;
 
-constexpr size_t kMaxSlots = 256;
 constexpr size_t kMaxBuffers = 64;
 constexpr int64_t kTileFloats = 8192;  // of all buffers together
 constexpr int64_t kPad = 16;           // floats; also between buffers, against distances of 4 KiB
 constexpr int64_t kLongRow = 512;      // rows from here on are cut into tiles of their own
 constexpr int64_t kMaxParts = 16;
 constexpr int64_t kPartElements = 32768;
-
-/// Addresses of a tile's operands: inputs, numbers, buffers, outputs.
-using Slots = std::array<std::byte*, kMaxSlots>;
-
-struct Instruction;
-using Call = void (*)(const Instruction&, const Slots&, int64_t n);
-
-struct Instruction {
-  Call call = nullptr;
-  std::array<uint8_t, 3> in{};
-  uint8_t out = 0;
-  float lo = 0, hi = 0;
-  union {
-    UnaryLoop unary;
-    BinaryLoop binary;
-    CompareLoop compare;
-    WhereLoop where;
-  };
-
-  Instruction() : unary(nullptr) {}
-  const float* f(const Slots& slots, size_t i) const {
-    return reinterpret_cast<const float*>(slots[in[i]]);
-  }
-  const uint8_t* b(const Slots& slots, size_t i) const {
-    return reinterpret_cast<const uint8_t*>(slots[in[i]]);
-  }
-  float* f_out(const Slots& slots) const { return reinterpret_cast<float*>(slots[out]); }
-  uint8_t* b_out(const Slots& slots) const { return reinterpret_cast<uint8_t*>(slots[out]); }
-};
-
-void call_unary(const Instruction& i, const Slots& s, int64_t n) {
-  i.unary(i.f(s, 0), i.f_out(s), n, i.lo, i.hi);
-}
-void call_binary(const Instruction& i, const Slots& s, int64_t n) {
-  i.binary(i.f(s, 0), i.f(s, 1), i.f_out(s), n, i.lo, i.hi);
-}
-void call_compare(const Instruction& i, const Slots& s, int64_t n) {
-  i.compare(i.f(s, 0), i.f(s, 1), i.b_out(s), n);
-}
-void call_where(const Instruction& i, const Slots& s, int64_t n) {
-  i.where(i.b(s, 0), i.f(s, 1), i.f(s, 2), i.f_out(s), n);
-}
-
-template <typename F>
-void call_bool(const Instruction& i, const Slots& s, int64_t n, F f) {
-  const uint8_t *a = i.b(s, 0), *b = i.b(s, 1);
-  uint8_t* y = i.b_out(s);
-#pragma omp simd
-  for (int64_t k = 0; k < n; ++k) y[k] = f(a[k] != 0, b[k] != 0);
-}
-void call_and(const Instruction& i, const Slots& s, int64_t n) {
-  call_bool(i, s, n, [](bool a, bool b) -> uint8_t { return a & b; });
-}
-void call_or(const Instruction& i, const Slots& s, int64_t n) {
-  call_bool(i, s, n, [](bool a, bool b) -> uint8_t { return a | b; });
-}
-void call_xor(const Instruction& i, const Slots& s, int64_t n) {
-  call_bool(i, s, n, [](bool a, bool b) -> uint8_t { return a ^ b; });
-}
-void call_not(const Instruction& i, const Slots& s, int64_t n) {
-  const uint8_t* a = i.b(s, 0);
-  uint8_t* y = i.b_out(s);
-#pragma omp simd
-  for (int64_t k = 0; k < n; ++k) y[k] = a[k] == 0;
-}
-void call_is_nan(const Instruction& i, const Slots& s, int64_t n) {
-  const float* x = i.f(s, 0);
-  uint8_t* y = i.b_out(s);
-#pragma omp simd
-  for (int64_t k = 0; k < n; ++k) y[k] = x[k] != x[k];
-}
-void call_to_float(const Instruction& i, const Slots& s, int64_t n) {
-  const uint8_t* x = i.b(s, 0);
-  float* y = i.f_out(s);
-#pragma omp simd
-  for (int64_t k = 0; k < n; ++k) y[k] = x[k] != 0 ? 1.0f : 0.0f;
-}
-void call_to_bool(const Instruction& i, const Slots& s, int64_t n) {
-  const float* x = i.f(s, 0);
-  uint8_t* y = i.b_out(s);
-#pragma omp simd
-  for (int64_t k = 0; k < n; ++k) y[k] = x[k] != 0.0f;
-}
-
-/// The loop for an instruction whose operand i has type in[i] and is one number unless moves[i].
-std::optional<Instruction> select(const FusedInstruction& from, std::span<const DType> in,
-                                  const std::array<bool, 3>& moves) {
-  Instruction i;
-  const auto all = [&](DType t) {
-    return std::all_of(in.begin(), in.end(), [&](DType d) { return d == t; });
-  };
-  if (const auto* clip = std::get_if<ClipAttrs>(&from.attrs)) {
-    i.lo = static_cast<float>(clip->lo);
-    i.hi = static_cast<float>(clip->hi);
-  }
-  const Operands operands = moves[0] && moves[1] ? Operands::kBoth
-                            : moves[0]           ? Operands::kFirst
-                                                 : Operands::kSecond;
-  const auto plain = [&](Call call) {
-    i.call = call;
-    return i;
-  };
-  switch (from.op) {
-    case Op::kWhere:
-      if (in[0] != DType::kBool || in[1] != DType::kFloat32) return std::nullopt;
-      i.call = call_where;
-      i.where = where_loop(moves[1], moves[2]);
-      return i;
-    case Op::kAnd:
-      return plain(call_and);
-    case Op::kOr:
-      return plain(call_or);
-    case Op::kXor:
-      return plain(call_xor);
-    case Op::kNot:
-      return plain(call_not);
-    case Op::kCast: {
-      const DType to = std::get<CastAttrs>(from.attrs).to;
-      if (in[0] == DType::kBool && to == DType::kFloat32) return plain(call_to_float);
-      if (in[0] == DType::kFloat32 && to == DType::kBool) return plain(call_to_bool);
-      return std::nullopt;
-    }
-    default:
-      break;
-  }
-  if (!all(DType::kFloat32)) return std::nullopt;
-  if (from.op == Op::kIsNaN) return plain(call_is_nan);
-  if (in.size() == 1) {
-    i.call = call_unary;
-    i.unary = unary_loop(from.op);
-    return i.unary != nullptr ? std::optional(i) : std::nullopt;
-  }
-  if (in.size() != 2) return std::nullopt;
-  if (const CompareLoop compare = compare_loop(from.op, operands)) {
-    i.call = call_compare;
-    i.compare = compare;
-    return i;
-  }
-  i.call = call_binary;
-  i.binary = binary_loop(from.op, operands);
-  return i.binary != nullptr ? std::optional(i) : std::nullopt;
-}
 
 /// How a tile gets an input's elements.
 enum class Source : uint8_t {
@@ -428,8 +285,8 @@ class FusedKernel final : public Kernel {
           slots[k] = slot_of[index];
         }
       }
-      if (number_slot(numbers_.size()) > kMaxSlots) {
-        *why = "takes at most " + std::to_string(kMaxSlots - kMaxBuffers) + " operands";
+      if (number_slot(numbers_.size()) > kFusedSlots) {
+        *why = "takes at most " + std::to_string(kFusedSlots - kMaxBuffers) + " operands";
         return false;
       }
       const DType type = types.instructions[static_cast<size_t>(i)].dtype;
@@ -445,7 +302,7 @@ class FusedKernel final : public Kernel {
         s.whole_rows = chunks_ == 1 && s.sums_rows() && is_dense(s.strides, dims_.size() - 1);
         continue;
       }
-      std::optional<Instruction> instruction = select(from, in_types, moves);
+      std::optional<FusedCall> instruction = select_call(from, in_types, moves);
       if (!instruction) {
         *why = "has no loop for " + std::string(op_info(from.op).name);
         return false;
@@ -570,7 +427,7 @@ class FusedKernel final : public Kernel {
   void run_tiles(const KernelArgs& args, int64_t begin, int64_t end, int64_t part) const {
     alignas(64) float storage[kTileFloats + static_cast<int64_t>(kMaxBuffers) * 2 * kPad];
     const int64_t stride = (rows_ * chunk_ + kPad - 1) / kPad * kPad + kPad;
-    Slots slots;
+    FusedSlots slots;
     for (size_t b = 0; b < buffers_; ++b) {
       float* buffer = storage + static_cast<int64_t>(b) * stride;
       slots[buffer_slot(b)] = reinterpret_cast<std::byte*>(buffer);
@@ -602,7 +459,7 @@ class FusedKernel final : public Kernel {
         slots[output_slot(k)] = static_cast<std::byte*>(args.out[k]) +
                                 (outputs_[k] == 0 ? 0 : first * static_cast<int64_t>(outputs_[k]));
       }
-      for (const Instruction& i : code_) i.call(i, slots, n);
+      for (const FusedCall& i : code_) i.call(i, slots, n);
       for (const Sum& s : sums_) add_tile(args, s, slots, part, line, rows, column, width);
       if (deferred_) {
         std::memcpy(slots[output_slot(0)], slots[*deferred_], static_cast<size_t>(n) * outputs_[0]);
@@ -610,7 +467,7 @@ class FusedKernel final : public Kernel {
     }
   }
 
-  void add_tile(const KernelArgs& args, const Sum& s, const Slots& slots, int64_t part,
+  void add_tile(const KernelArgs& args, const Sum& s, const FusedSlots& slots, int64_t part,
                 int64_t line, int64_t rows, int64_t column, int64_t width) const {
     const VectorOps& v = vector_ops();
     const float* x = reinterpret_cast<const float*>(slots[s.slot]);
@@ -674,7 +531,7 @@ class FusedKernel final : public Kernel {
   std::vector<Input> inputs_;
   std::vector<Sum> sums_;
   std::vector<size_t> outputs_;  // bytes of an element; 0: a sum
-  std::vector<Instruction> code_;
+  std::vector<FusedCall> code_;
   std::vector<float> numbers_;
   size_t buffers_ = 0;
   std::optional<size_t> deferred_;  // buffer of the first output, stored at the end of a tile
