@@ -118,7 +118,7 @@ FusedTypes fused_types(const FusedProgram& program, std::span<const TensorType> 
   FusedTypes types;
   const auto first = std::find_if(inputs.begin(), inputs.end(),
                                   [](const TensorType& t) { return is_float(t.dtype); });
-  if (first != inputs.end()) types.number = first->dtype;
+  if (first != inputs.end()) types.number = computed(*first).dtype;
   for (const TensorType& t : inputs) types.shape = broadcast_shapes(types.shape, t.shape);
   std::vector<TensorType> in;
   for (const FusedInstruction& i : program.instructions) {
@@ -133,7 +133,7 @@ FusedTypes fused_types(const FusedProgram& program, std::span<const TensorType> 
         in.push_back({types.number, {}});
       } else if (o.kind == Kind::kInput) {
         if (index >= inputs.size()) refuse("there is no operand " + to_string(o));
-        in.push_back({inputs[index].dtype, types.shape});
+        in.push_back({computed(inputs[index]).dtype, types.shape});
       } else {
         if (index >= types.instructions.size()) refuse(to_string(o) + " is no earlier result");
         if (program.instructions[index].op == Op::kReduceSum) {

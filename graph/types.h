@@ -58,6 +58,8 @@ enum class Layout : uint8_t {
   kNChw16c  // [N, ceil(C / 16), H, W, 16] of a [N, C, H, W]; what pads the last block is 0
 };
 
+/// Between nodes of a plan a float32 value may be kept as bfloat16, rounded to nearest even: its
+/// dtype is kBFloat16 there and nowhere else. Ops compute in float32 all the same.
 struct TensorType {
   DType dtype = DType::kFloat32;
   Shape shape;
@@ -76,6 +78,13 @@ struct TensorType {
 
 /// "float32[2,3]", "float32[2,3,4,4]nChw16c"
 std::string to_string(const TensorType& type);
+
+/// The type that ops compute with: plain, and float32 where the value is kept as bfloat16.
+inline TensorType computed(TensorType type) {
+  type.layout = Layout::kPlain;
+  if (type.dtype == DType::kBFloat16) type.dtype = DType::kFloat32;
+  return type;
+}
 
 /// Limits of every value, checked by infer_types: kernels rely on them.
 inline constexpr int64_t kMaxRank = 16;

@@ -84,7 +84,7 @@ class Verifier {
                      std::string(kSectionNames[static_cast<size_t>(node.section)]) + " reads %" +
                      std::to_string(v.index) + " of a later section");
       }
-      inputs.push_back(value.type);
+      inputs.push_back(computed(value.type));
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId v = node.outputs[i];
@@ -105,9 +105,8 @@ class Verifier {
                    std::to_string(inferred.size()));
     }
     for (size_t i = 0; i < inferred.size(); ++i) {
-      // Layouts are the business of the pass that chooses them.
-      inferred[i].layout = outputs[i].layout;
-      if (inferred[i] != outputs[i]) {
+      // Layouts and bfloat16 are the business of the passes that choose them.
+      if (computed(inferred[i]) != computed(outputs[i])) {
         fail(id, name(id) + ": output " + std::to_string(i) + " is " + to_string(outputs[i]) +
                      ", inferred " + to_string(inferred[i]));
       }

@@ -176,6 +176,12 @@ bool has_layouts(const NodeView& node) {
          std::any_of(node.outputs.begin(), node.outputs.end(), blocked);
 }
 
+bool has_bf16(const NodeView& node) {
+  const auto half = [](const TensorType& t) { return t.dtype == DType::kBFloat16; };
+  return std::any_of(node.inputs.begin(), node.inputs.end(), half) ||
+         std::any_of(node.outputs.begin(), node.outputs.end(), half);
+}
+
 std::optional<PlainNode> plain_view(const NodeView& node) {
   if (node.outputs.empty() || node.inputs.empty()) return std::nullopt;
   switch (node.op) {
@@ -193,6 +199,7 @@ std::optional<PlainNode> plain_view(const NodeView& node) {
 }
 
 Support row_support(const KernelRow& row, const NodeView& node) {
+  if (!row.bf16 && has_bf16(node)) return Support::no("takes no bfloat16");
   if (row.layouts || !has_layouts(node)) {
     return row.supports == nullptr ? Support::yes() : row.supports(node);
   }

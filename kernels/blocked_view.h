@@ -24,11 +24,8 @@ std::optional<PlainNode> plain_view(const NodeView& node);
 
 /// Whether any operand has another layout than kPlain.
 bool has_layouts(const NodeView& node);
-
-/// What the row says of the node; of its plain view when there are layouts and the row knows none.
-Support row_support(const KernelRow& row, const NodeView& node);
-/// The kernel of a row that supports the node, planned on what row_support() showed it.
-std::unique_ptr<Kernel> plan_row(const KernelRow& row, const NodeView& node, Scratch& scratch);
+/// Whether any operand is kept as bfloat16.
+bool has_bf16(const NodeView& node);
 
 /// What the row says of the node; of its plain view when there are layouts and the row knows none.
 Support row_support(const KernelRow& row, const NodeView& node);

@@ -86,6 +86,8 @@ struct KernelRow {
   bool in_place = false;
   /// supports() knows layouts; every other row sees plain operands only.
   bool layouts = false;
+  /// supports() knows float32 values that are kept as bfloat16; every other row sees none.
+  bool bf16 = false;
 };
 
 /// Lists of rows in order of preference.
@@ -93,6 +95,8 @@ using KernelLists = std::vector<std::span<const KernelRow>>;
 
 /// oneDNN and hand-written float32 kernels, best first.
 std::span<const KernelRow> cpu_kernels();
+/// Whether this processor multiplies bfloat16 (AVX512-BF16, AMX, …), so that cpu_kernels() does.
+bool cpu_runs_bf16();
 /// Plain loops for every op, float32 and float64 (and integers where ONNX has them).
 std::span<const KernelRow> reference_kernels();
 

@@ -24,6 +24,7 @@ struct PlanOptions {
   /// Bytes that are taken already; counted when the plan is held against the machine's memory.
   size_t bytes_in_use = 0;
   size_t memory_limit = 0;  // 0: memory_limit()
+  bool bf16 = false;        // runtime/precision.h
 };
 
 /// Where an operand lies: at a fixed address, or at an offset of the arena.

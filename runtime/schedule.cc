@@ -263,6 +263,7 @@ class Scheduler {
         if (in == out || dying.storage != Storage::kArena ||
             dying.last != static_cast<int32_t>(p) ||
             graph_.type(v).bytes() != graph_.type(node.outputs[0]).bytes() ||
+            graph_.type(v).stored_size() != graph_.type(node.outputs[0]).stored_size() ||
             dying.bytes != group_[at(out)].bytes) {
           continue;
         }

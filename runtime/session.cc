@@ -64,6 +64,17 @@ Session::Session(OnnxModel model, const ModuleOptions& options)
     throw Error(ErrorCode::kUsage, "the working type is float32 or float64, not " +
                                        std::string(dtype_name(options.dtype)));
   }
+  if (options.precision == Precision::kBFloat16) {
+    if (options.dtype != DType::kFloat32 || options.backend == Backend::kReference) {
+      throw Error(ErrorCode::kUsage,
+                  "precision bf16 goes with the working type float32 and the backend auto only");
+    }
+    if (!cpu_runs_bf16()) {
+      throw Error(ErrorCode::kUnsupported,
+                  "precision bf16: this processor has no bfloat16 products (AVX512-BF16, AMX); "
+                  "use f32");
+    }
+  }
   if (options_.plan_cache == 0) options_.plan_cache = 1;
   set_threads(options_.threads);
   check_patterns("freeze", options.freeze, model_.parameters());
@@ -289,6 +300,7 @@ Tensor Session::state_tensor(const InputAttrs& attrs) const {
 std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
   PlanOptions options;
   options.kernels = kernels();
+  options.bf16 = options_.precision == Precision::kBFloat16;
   options.schedule.interleave_updates = !spec.sections;
   // The file's own copy of the weights; the stores are counted as state of the plan.
   options.bytes_in_use = parameter_store_.bytes() + buffers_.bytes();

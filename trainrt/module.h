@@ -36,9 +36,21 @@ enum class Backend : uint8_t {
   kReference,  // plain loops for every op
 };
 
+enum class Precision : uint8_t {
+  kFloat32,
+  /// Products and convolutions read bfloat16 and sum in float32; what lies between them is kept as
+  /// bfloat16 where all its readers can read it. Parameters, gradients on their way to an update,
+  /// optimizer state, inputs and outputs are float32, as are the sums inside norms, softmax and
+  /// losses. Relative errors of a few 1e-3 where float32 has 1e-7.
+  kBFloat16,
+};
+
 struct ModuleOptions {
   /// Working type of all floating values: float32, or float64 (reference kernels for everything).
   DType dtype = DType::kFloat32;
+  /// kBFloat16: with dtype float32 and Backend::kAuto only, else Error(kUsage); throws
+  /// Error(kUnsupported) on processors without bfloat16 products.
+  Precision precision = Precision::kFloat32;
   BatchNormPolicy batch_norm = BatchNormPolicy::kTrain;
   bool dropout = true;  // false: Dropout is the identity in train mode too
   /// Gradients pass through QuantizeLinear and DequantizeLinear as if they did not round; what is

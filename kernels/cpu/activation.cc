@@ -1,4 +1,7 @@
 // GELU and SiLU with their gradients, in one pass each.
+#include <algorithm>
+
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/cpu/threads.h"
@@ -149,6 +152,13 @@ HWY_EXPORT(silu_loops);
 
 namespace {
 
+template <typename F>
+void for_each_piece(int64_t n, const F& f) {
+  parallel_ranges(n, kParallelElements / 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += kBf16Piece) f(i, std::min(kBf16Piece, end - i));
+  });
+}
+
 ActivationLoops loops_of(const NodeView& node) {
   if (node.op == Op::kSilu || node.op == Op::kSiluGrad) return HWY_DYNAMIC_DISPATCH(silu_loops)();
   return node.attr<GeluAttrs>().tanh ? HWY_DYNAMIC_DISPATCH(tanh_gelu_loops)()
@@ -156,31 +166,39 @@ ActivationLoops loops_of(const NodeView& node) {
 }
 
 std::unique_ptr<Kernel> plan_activation(const NodeView& node, Scratch&) {
-  return make_kernel(
-      [f = loops_of(node).forward, n = node.outputs[0].size()](const KernelArgs& args) {
-        const float* x = args.input<float>(0);
-        float* y = args.output<float>(0);
-        parallel_ranges(n, kParallelElements / 4,
-                        [&](int64_t begin, int64_t end) { f(x + begin, y + begin, end - begin); });
-      });
+  const bool half_x = is_bf16(node.inputs[0]), half_y = is_bf16(node.outputs[0]);
+  return make_kernel([=, f = loops_of(node).forward,
+                      n = node.outputs[0].size()](const KernelArgs& args) {
+    const FloatInput x(args.in[0], half_x);
+    const FloatOutput y(args.out[0], half_y);
+    for_each_piece(n, [&](int64_t i, int64_t count) {
+      alignas(64) float in[kBf16Piece], out[kBf16Piece];
+      f(x.read(i, count, in), y.place(i, out), count);
+      y.write(i, count, out);
+    });
+  });
 }
 
 std::unique_ptr<Kernel> plan_activation_grad(const NodeView& node, Scratch&) {
-  return make_kernel(
-      [f = loops_of(node).backward, n = node.outputs[0].size()](const KernelArgs& args) {
-        const float *dy = args.input<float>(0), *x = args.input<float>(1);
-        float* dx = args.output<float>(0);
-        parallel_ranges(n, kParallelElements / 4, [&](int64_t begin, int64_t end) {
-          f(dy + begin, x + begin, dx + begin, end - begin);
-        });
-      });
+  const bool half_dy = is_bf16(node.inputs[0]), half_x = is_bf16(node.inputs[1]),
+             half_dx = is_bf16(node.outputs[0]);
+  return make_kernel([=, f = loops_of(node).backward,
+                      n = node.outputs[0].size()](const KernelArgs& args) {
+    const FloatInput dy(args.in[0], half_dy), x(args.in[1], half_x);
+    const FloatOutput dx(args.out[0], half_dx);
+    for_each_piece(n, [&](int64_t i, int64_t count) {
+      alignas(64) float in0[kBf16Piece], in1[kBf16Piece], out[kBf16Piece];
+      f(dy.read(i, count, in0), x.read(i, count, in1), dx.place(i, out), count);
+      dx.write(i, count, out);
+    });
+  });
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kGelu, "cpu.activation", all_float, plan_activation, true},
-    {Op::kSilu, "cpu.activation", all_float, plan_activation, true},
-    {Op::kGeluGrad, "cpu.activation", all_float, plan_activation_grad, true},
-    {Op::kSiluGrad, "cpu.activation", all_float, plan_activation_grad, true},
+    {Op::kGelu, "cpu.activation", all_float_or_bf16, plan_activation, true, false, true},
+    {Op::kSilu, "cpu.activation", all_float_or_bf16, plan_activation, true, false, true},
+    {Op::kGeluGrad, "cpu.activation", all_float_or_bf16, plan_activation_grad, true, false, true},
+    {Op::kSiluGrad, "cpu.activation", all_float_or_bf16, plan_activation_grad, true, false, true},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // plain; where the kernel wants another layout, reorders run inside, with buffers in its scratch.
 #include <optional>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/onednn.h"
@@ -27,6 +28,9 @@ struct ConvShape {
   int64_t relu = 0;  // elements of a result that goes through a ReLU
   bool bias, pointwise, strided;
   bool x_blocked, y_blocked;  // layouts of the caller's activations
+  memory::data_type x_type, w_type, y_type;
+
+  bool bf16() const { return (pass == Pass::kForward ? x_type : y_type) == memory::data_type::bf16; }
 };
 
 struct Operands {
@@ -50,6 +54,9 @@ ConvShape shape_of(const NodeView& node) {
   const Shape &x = tx.shape, &w = tw.shape, &y = ty.shape;
   s.x_blocked = tx.layout == Layout::kNChw16c;
   s.y_blocked = ty.layout == Layout::kNChw16c;
+  s.x_type = onednn_type(tx);
+  s.w_type = onednn_type(tw);
+  s.y_type = onednn_type(ty);
   s.group = attr.group;
   s.bias = node.inputs.size() == 3;
   if (attr.relu) s.relu = node.outputs[0].stored_size();
@@ -78,13 +85,15 @@ Dims plain_strides(const Dims& dims) {
   return Dims(s.begin(), s.end());
 }
 
-memory::desc plain(const Dims& dims) { return float_desc(dims, plain_strides(dims)); }
+memory::desc plain(const Dims& dims, memory::data_type type = memory::data_type::f32) {
+  return memory::desc(dims, type, plain_strides(dims));
+}
 
-memory::desc activations(const Dims& dims, Format format) {
+memory::desc activations(const Dims& dims, Format format, memory::data_type type) {
   constexpr Tag kBlocked[] = {Tag::nCw16c, Tag::nChw16c, Tag::nCdhw16c};
-  if (format == Format::kPlain) return plain(dims);
+  if (format == Format::kPlain) return plain(dims, type);
   const Tag tag = format == Format::kAny ? Tag::any : kBlocked[dims.size() - 3];
-  return memory::desc(dims, memory::data_type::f32, tag);
+  return memory::desc(dims, type, tag);
 }
 
 /// A primitive for one pass, and the layouts in which it wants its operands.
@@ -96,8 +105,8 @@ struct Plan {
 };
 
 std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool create) {
-  const auto x = activations(s.x, fx), y = activations(s.y, fy);
-  const memory::desc w(s.w, memory::data_type::f32, Tag::any);
+  const auto x = activations(s.x, fx, s.x_type), y = activations(s.y, fy, s.y_type);
+  const memory::desc w(s.w, s.w_type, Tag::any);
   const memory::desc b = s.bias ? plain({s.y[1]}) : memory::desc();
   primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -114,9 +123,17 @@ std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool c
   };
   try {
     using Forward = dnnl::convolution_forward;
-    const Forward::primitive_desc forward(onednn_engine(), dnnl::prop_kind::forward_training,
-                                          direct, x, w, b, y, s.strides, s.dilations, s.pads_begin,
-                                          s.pads_end, attr);
+    // A hint for the gradients: they take bfloat16 in place of what they give as float32.
+    const auto narrow = [&](const Dims& dims, Format format, const memory::desc& desc) {
+      return s.pass != Pass::kForward && s.bf16()
+                 ? activations(dims, format, memory::data_type::bf16)
+                 : desc;
+    };
+    const memory::desc hint_w =
+        s.pass == Pass::kWeights && s.bf16() ? memory::desc(s.w, s.x_type, Tag::any) : w;
+    const Forward::primitive_desc forward(
+        onednn_engine(), dnnl::prop_kind::forward_training, direct, narrow(s.x, fx, x), hint_w, b,
+        narrow(s.y, fy, y), s.strides, s.dilations, s.pads_begin, s.pads_end, attr);
     if (s.pass == Pass::kForward) {
       fill(forward, std::type_identity<Forward>{}, forward.src_desc(), forward.weights_desc(),
            forward.dst_desc());
@@ -139,15 +156,18 @@ std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool c
   return p;
 }
 
+bool is_slow(const ConvShape& s, const std::string& name) {
+  return name.find("ref") != std::string::npos ||
+         (s.group > 1 && name.find("brgconv_strided") != std::string::npos) ||
+         (s.bf16() && name.find("gemm:") != std::string::npos);
+}
+
 /// For activations in the caller's blocked layout: no reorders of them, no slow implementations.
 std::optional<Plan> choose_blocked(const ConvShape& s, bool create) {
   const Format fx = s.x_blocked ? Format::kBlocked : Format::kPlain;
   const std::optional<Plan> p = try_formats(s, fx, Format::kBlocked, create);
   if (!p) return p;
-  const bool grouped_brgemm = s.group > 1 && p->name.find("brgconv_strided") != std::string::npos;
-  const bool slow = p->name.find("ref") != std::string::npos ||
-                    p->name.find("gemm:") != std::string::npos || grouped_brgemm;
-  return slow ? std::nullopt : p;
+  return is_slow(s, p->name) || p->name.find("gemm:") != std::string::npos ? std::nullopt : p;
 }
 
 // ms per pass on AVX-512, one thread, plain / any with reorders: 3x3 64@56 23/15 forward, 144@56
@@ -174,7 +194,7 @@ std::optional<Plan> choose(const ConvShape& s, bool create) {
   std::optional<Format> slow;
   for (Format format : order) {
     const std::optional<Plan> p = try_formats(s, format, format, false);
-    if (!p || p->name.find("ref") != std::string::npos) continue;
+    if (!p || is_slow(s, p->name)) continue;
     if (p->name.find("gemm:") == std::string::npos) {
       return create ? try_formats(s, format, format, true) : p;
     }
@@ -184,8 +204,13 @@ std::optional<Plan> choose(const ConvShape& s, bool create) {
 }
 
 Support takes_conv(const NodeView& node) {
-  Support s = all_float(node);
+  Support s = all_float_or_bf16(node);
   if (!s.ok) return s;
+  const bool bf16 = is_bf16(node.inputs[0]);
+  if (bf16 != is_bf16(node.inputs[1])) return Support::no("convolves operands of one type");
+  if (!bf16 && is_bf16(node.outputs[0])) return Support::no("gives bfloat16 for bfloat16 only");
+  if (node.inputs.size() > 2 && is_bf16(node.inputs[2])) return Support::no("adds a float32 bias");
+  if (bf16 && !cpu_runs_bf16()) return Support::no("this processor has no bfloat16 products");
   const int64_t rank = node.outputs[0].rank();
   if (rank < 3 || rank > 5) return Support::no("takes one to three spatial dims");
   const auto [x, w, y] = operands_of(node);
@@ -247,11 +272,12 @@ class Bridge {
 class ConvKernel final : public Kernel {
  public:
   ConvKernel(const ConvShape& s, const Plan& plan, Scratch& scratch)
-      : bias_(s.bias), relu_(s.relu) {
-    const auto user = [](const Dims& dims, bool blocked) {
-      return activations(dims, blocked ? Format::kBlocked : Format::kPlain);
+      : bias_(s.bias), relu_bf16_(s.y_type == memory::data_type::bf16), relu_(s.relu) {
+    const auto user = [](const Dims& dims, bool blocked, memory::data_type type) {
+      return activations(dims, blocked ? Format::kBlocked : Format::kPlain, type);
     };
-    const memory::desc x = user(s.x, s.x_blocked), w = plain(s.w), y = user(s.y, s.y_blocked);
+    const memory::desc x = user(s.x, s.x_blocked, s.x_type), w = plain(s.w, s.w_type),
+                       y = user(s.y, s.y_blocked, s.y_type);
     const auto enter = [&](const memory::desc& outside, const memory::desc& inside) {
       return Bridge(outside, inside, inside, scratch);
     };
@@ -293,11 +319,11 @@ class ConvKernel final : public Kernel {
     else
       call_.execute({pa, pb, pc, work});
     out_.leave(args, args.out[0]);
-    relu_in_place(args.output<float>(0), relu_);
+    relu_in_place(args.out[0], relu_bf16_, relu_);
   }
 
  private:
-  bool bias_;
+  bool bias_, relu_bf16_;
   int64_t relu_;
   Bridge first_, second_, out_;
   OneDnnPrimitive call_;
@@ -312,9 +338,9 @@ std::unique_ptr<Kernel> plan_conv(const NodeView& node, Scratch& scratch) {
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kConv, "onednn.conv", takes_conv, plan_conv, false, true},
-    {Op::kConvDataGrad, "onednn.conv_data_grad", takes_conv, plan_conv, false, true},
-    {Op::kConvWeightGrad, "onednn.conv_weight_grad", takes_conv, plan_conv, false, true},
+    {Op::kConv, "onednn.conv", takes_conv, plan_conv, false, true, true},
+    {Op::kConvDataGrad, "onednn.conv_data_grad", takes_conv, plan_conv, false, true, true},
+    {Op::kConvWeightGrad, "onednn.conv_weight_grad", takes_conv, plan_conv, false, true, true},
 };
 
 }  // namespace

@@ -14,7 +14,8 @@ using UnaryLoop = void (*)(const float* in, float* out, int64_t n, float lo, flo
 UnaryLoop unary_loop(Op op);
 
 /// x = max(x, 0) on all threads. oneDNN's ReLU post-op is not used for it: that turns NaN into 0.
-void relu_in_place(float* x, int64_t n);
+/// x: float32 or bfloat16
+void relu_in_place(void* x, bool bf16, int64_t n);
 
 /// Which operands move along the inner dim; the others are scalars.
 enum class Operands : uint8_t { kBoth, kFirst, kSecond };

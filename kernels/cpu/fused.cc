@@ -6,7 +6,9 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/fused_instruction.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/rows.h"
@@ -38,6 +40,9 @@ struct Input {
   size_t bytes = 4;              // of an element
   std::vector<int64_t> strides;  // over the merged dims
   size_t buffer = 0;
+  bool dense = false;  // goes through memory as the tiles do
+
+  bool bf16() const { return bytes == sizeof(uint16_t); }
 };
 
 struct Sum {
@@ -48,6 +53,12 @@ struct Sum {
   size_t scratch = 0;  // a copy for each part: of doubles when the rows are summed, else floats
 
   bool sums_rows() const { return strides.back() == 0; }
+};
+
+/// An output that is stored at the end of a tile.
+struct Deferred {
+  size_t output, slot;
+  bool bf16;
 };
 
 class FusedKernel final : public Kernel {
@@ -91,8 +102,8 @@ class FusedKernel final : public Kernel {
     const FusedTypes types = fused_types(program, node.inputs);
     for (const auto* list : {&node.inputs, &node.outputs}) {
       for (const TensorType& t : *list) {
-        if (t.dtype != DType::kFloat32 && t.dtype != DType::kBool) {
-          *why = "takes float32 and bool, not " + std::string(dtype_name(t.dtype));
+        if (computed(t).dtype != DType::kFloat32 && t.dtype != DType::kBool) {
+          *why = "takes float32, bfloat16 and bool, not " + std::string(dtype_name(t.dtype));
           return false;
         }
       }
@@ -140,7 +151,8 @@ class FusedKernel final : public Kernel {
       for (auto& m : merged) m = {0};
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      inputs_.push_back({Source::kDirect, dtype_size(node.inputs[i].dtype), merged[i], 0});
+      inputs_.push_back({Source::kDirect, dtype_size(node.inputs[i].dtype), merged[i], 0,
+                         is_dense(merged[i], dims_.size())});
     }
     for (size_t k = node.inputs.size(); k < merged.size(); ++k) {
       sums_.push_back({0, 0, merged[k], 0, false, 0});
@@ -179,12 +191,17 @@ class FusedKernel final : public Kernel {
   }
 
   Source source_of(const Input& input) const {
-    if (is_dense(input.strides, dims_.size())) return Source::kDirect;
+    if (input.dense) {
+      return input.bf16() ? Source::kGathered : Source::kDirect;
+    }
     const bool outer_moves = std::any_of(input.strides.begin(), input.strides.end() - 1,
                                          [](int64_t s) { return s != 0; });
-    if (!by_rows_) return input.strides.back() == 0 ? Source::kNumber : Source::kDirect;
+    if (!by_rows_) {
+      if (input.bf16()) return Source::kGathered;
+      return input.strides.back() == 0 ? Source::kNumber : Source::kDirect;
+    }
     if (outer_moves) return Source::kGathered;
-    return input.strides.back() == 0 ? Source::kNumber : Source::kRepeated;
+    return input.strides.back() == 0 && !input.bf16() ? Source::kNumber : Source::kRepeated;
   }
 
   // Which tiles fit depends on the number of buffers, and which inputs need one on the tiles.
@@ -234,7 +251,7 @@ class FusedKernel final : public Kernel {
     numbers_.clear();
     outputs_.assign(program.results.size(), 0);
     buffers_ = 0;
-    deferred_.reset();
+    deferred_.clear();
     choose_sources(program);
     for (Input& input : inputs_) {
       const bool copied = input.source == Source::kRepeated || input.source == Source::kGathered;
@@ -278,7 +295,7 @@ class FusedKernel final : public Kernel {
         } else if (o.kind == Kind::kInput) {
           const Input& input = inputs_[index];
           const bool in_place = input.source == Source::kDirect || input.source == Source::kNumber;
-          in_types.push_back(node.inputs[index].dtype);
+          in_types.push_back(computed(node.inputs[index]).dtype);
           slots[k] = in_place ? index : buffer_slot(input.buffer);
         } else {
           in_types.push_back(types.instructions[index].dtype);
@@ -291,7 +308,8 @@ class FusedKernel final : public Kernel {
       }
       const DType type = types.instructions[static_cast<size_t>(i)].dtype;
       if (from.op == Op::kReduceSum) {
-        if (type != DType::kFloat32 || result < 0) {
+        if (type != DType::kFloat32 || result < 0 ||
+            is_bf16(node.outputs[static_cast<size_t>(result)])) {
           *why = "sums float32 results";
           return false;
         }
@@ -321,7 +339,8 @@ class FusedKernel final : public Kernel {
           std::all_of(in_types.begin(), in_types.end(), [&](DType t) { return t == type; });
       if (even) release();
       // The first output may lie on an input that is still to be read.
-      const bool defer = result == 0 && i < last_direct;
+      const bool bf16 = result >= 0 && is_bf16(node.outputs[static_cast<size_t>(result)]);
+      const bool defer = bf16 || (result == 0 && i < last_direct);
       size_t out = 0;
       if (result >= 0 && !defer) {
         out = output_slot(static_cast<size_t>(result));
@@ -331,8 +350,10 @@ class FusedKernel final : public Kernel {
         out = free.back();
         free.pop_back();
       }
-      if (defer) deferred_ = out;
-      if (result >= 0) outputs_[static_cast<size_t>(result)] = dtype_size(type);
+      if (defer) deferred_.push_back({static_cast<size_t>(result), out, bf16});
+      if (result >= 0) {
+        outputs_[static_cast<size_t>(result)] = bf16 ? sizeof(uint16_t) : dtype_size(type);
+      }
       if (!even) release();
       if (buffers_ > kMaxBuffers) return true;  // find_buffers() refuses
       slot_of[static_cast<size_t>(i)] = out;
@@ -398,30 +419,44 @@ class FusedKernel final : public Kernel {
     return {dims_, strides, line};
   }
 
+  static void convert(const uint16_t* x, float* y, int64_t n) { from_bf16(x, y, n); }
+  template <typename T>
+  static void convert(const T* x, T* y, int64_t n) {
+    std::memcpy(y, x, static_cast<size_t>(n) * sizeof(T));
+  }
+
   template <typename T>
   void gather(const Input& input, const void* from, int64_t line, int64_t rows, int64_t width,
-              std::byte* to) const {
-    const T* x = static_cast<const T*>(from);
-    T* y = reinterpret_cast<T*>(to);
+              int64_t column, std::byte* to) const {
+    // What is kept as bfloat16 is wanted as float.
+    using To = std::conditional_t<std::is_same_v<T, uint16_t>, float, T>;
+    const T* x = static_cast<const T*>(from) + column * input.strides.back();
+    To* y = reinterpret_cast<To*>(to);
     Lines lines = lines_from(line, input.strides);
     for (int64_t r = 0; r < rows; ++r, y += width, lines.next()) {
       const T* row = x + lines.offset();
       if (input.strides.back() == 0) {
-        const T value = *row;
+        To value;
+        convert(row, &value, 1);
 #pragma omp simd
         for (int64_t k = 0; k < width; ++k) y[k] = value;
       } else {
-        std::memcpy(y, row, static_cast<size_t>(width) * sizeof(T));
+        convert(row, y, width);
       }
     }
   }
 
   void copy(const Input& input, const void* from, int64_t line, int64_t rows, int64_t width,
-            std::byte* to) const {
+            int64_t column, std::byte* to) const {
     if (input.bytes == 1)
-      gather<uint8_t>(input, from, line, rows, width, to);
+      gather<uint8_t>(input, from, line, rows, width, column, to);
+    else if (!input.bf16())
+      gather<float>(input, from, line, rows, width, column, to);
+    else if (input.dense)
+      from_bf16(static_cast<const uint16_t*>(from) + line * dims_.back() + column,
+                reinterpret_cast<float*>(to), rows * width);
     else
-      gather<float>(input, from, line, rows, width, to);
+      gather<uint16_t>(input, from, line, rows, width, column, to);
   }
 
   void run_tiles(const KernelArgs& args, int64_t begin, int64_t end, int64_t part) const {
@@ -437,7 +472,7 @@ class FusedKernel final : public Kernel {
     }
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs_[i].source != Source::kRepeated) continue;
-      copy(inputs_[i], args.in[i], 0, rows_, chunk_, slots[buffer_slot(inputs_[i].buffer)]);
+      copy(inputs_[i], args.in[i], 0, rows_, chunk_, 0, slots[buffer_slot(inputs_[i].buffer)]);
     }
     for (int64_t t = begin; t < end; ++t) {
       const int64_t line = t / chunks_ * rows_, column = t % chunks_ * chunk_;
@@ -447,7 +482,7 @@ class FusedKernel final : public Kernel {
       for (size_t i = 0; i < inputs_.size(); ++i) {
         const Input& input = inputs_[i];
         if (input.source == Source::kGathered) {
-          copy(input, args.in[i], line, rows, width, slots[buffer_slot(input.buffer)]);
+          copy(input, args.in[i], line, rows, width, column, slots[buffer_slot(input.buffer)]);
         } else if (input.source != Source::kRepeated) {
           const int64_t at =
               lines_from(line, input.strides).offset() + column * input.strides.back();
@@ -461,8 +496,13 @@ class FusedKernel final : public Kernel {
       }
       for (const FusedCall& i : code_) i.call(i, slots, n);
       for (const Sum& s : sums_) add_tile(args, s, slots, part, line, rows, column, width);
-      if (deferred_) {
-        std::memcpy(slots[output_slot(0)], slots[*deferred_], static_cast<size_t>(n) * outputs_[0]);
+      for (const Deferred& d : deferred_) {
+        std::byte* to = slots[output_slot(d.output)];
+        if (d.bf16) {
+          to_bf16(reinterpret_cast<const float*>(slots[d.slot]), reinterpret_cast<uint16_t*>(to), n);
+        } else {
+          std::memcpy(to, slots[d.slot], static_cast<size_t>(n) * outputs_[d.output]);
+        }
       }
     }
   }
@@ -534,7 +574,7 @@ class FusedKernel final : public Kernel {
   std::vector<FusedCall> code_;
   std::vector<float> numbers_;
   size_t buffers_ = 0;
-  std::optional<size_t> deferred_;  // buffer of the first output, stored at the end of a tile
+  std::vector<Deferred> deferred_;
 };
 
 Support takes_fused(const NodeView& node) {
@@ -547,8 +587,8 @@ Support takes_fused_in_place(const NodeView& node) {
   int64_t largest = 0;
   for (const TensorType& t : node.inputs) largest = std::max(largest, t.size());
   const TensorType& out = node.outputs[0];
-  if (out.dtype != DType::kFloat32 || out.size() != largest) {
-    return Support::no("the first output is no float32 result of full size");
+  if (computed(out).dtype != DType::kFloat32 || out.size() != largest) {
+    return Support::no("the first output is no float result of full size");
   }
   return takes_fused(node);
 }
@@ -559,8 +599,8 @@ std::unique_ptr<Kernel> plan_fused(const NodeView& node, Scratch& scratch) {
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kFused, "cpu.fused", takes_fused_in_place, plan_fused, true},
-    {Op::kFused, "cpu.fused", takes_fused, plan_fused, false},
+    {Op::kFused, "cpu.fused", takes_fused_in_place, plan_fused, true, false, true},
+    {Op::kFused, "cpu.fused", takes_fused, plan_fused, false, false, true},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/rows.h"
@@ -15,8 +16,13 @@ using Dims = dnnl::memory::dims;
 constexpr int64_t kMaxRank = 12;  // DNNL_MAX_NDIMS
 
 Support takes_matmul(const NodeView& node) {
-  Support s = all_float(node);
+  Support s = all_float_or_bf16(node);
   if (!s.ok) return s;
+  const bool bf16 = is_bf16(node.inputs[0]);
+  if (bf16 != is_bf16(node.inputs[1])) return Support::no("multiplies operands of one type");
+  if (!bf16 && is_bf16(node.outputs[0])) return Support::no("gives bfloat16 for bfloat16 only");
+  if (node.inputs.size() > 2 && is_bf16(node.inputs[2])) return Support::no("adds a float32 bias");
+  if (bf16 && !cpu_runs_bf16()) return Support::no("this processor has no bfloat16 products");
   if (node.outputs[0].rank() > kMaxRank) return Support::no("takes tensors up to rank 12");
   const bool plain = node.inputs.size() == 2 && !node.attr<MatMulAttrs>().relu;
   if (node.inputs[0].size() == 0 && !plain) return Support::no("takes no empty inner dim");
@@ -82,9 +88,14 @@ Problem make_problem(const NodeView& node) {
 class MatMulKernel final : public Kernel {
  public:
   MatMulKernel(const Problem& p, const NodeView& node, Scratch& scratch)
-      : relu_(node.attr<MatMulAttrs>().relu), size_(node.outputs[0].size()) {
-    const auto a = float_desc(p.a.dims, p.a.strides), b = float_desc(p.b.dims, p.b.strides),
-               c = float_desc(p.c.dims, p.c.strides);
+      : relu_(node.attr<MatMulAttrs>().relu),
+        bf16_(is_bf16(node.outputs[0])),
+        size_(node.outputs[0].size()) {
+    const auto desc = [](const Operand& o, const TensorType& type) {
+      return dnnl::memory::desc(o.dims, onednn_type(type), o.strides);
+    };
+    const auto a = desc(p.a, node.inputs[0]), b = desc(p.b, node.inputs[1]),
+               c = desc(p.c, node.outputs[0]);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     dnnl::memory::desc bias;
@@ -112,11 +123,11 @@ class MatMulKernel final : public Kernel {
       call_.execute({a, b, args.out[0], work, const_cast<void*>(args.in[2])});
     else
       call_.execute({a, b, args.out[0], work});
-    if (relu_) relu_in_place(args.output<float>(0), size_);
+    if (relu_) relu_in_place(args.out[0], bf16_, size_);
   }
 
  private:
-  bool bias_ = false, relu_;
+  bool bias_ = false, relu_, bf16_;
   int64_t size_;
   OneDnnPrimitive call_;
   size_t scratch_ = 0;
@@ -134,7 +145,7 @@ std::unique_ptr<Kernel> plan_matmul(const NodeView& node, Scratch& scratch) {
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kMatMul, "onednn.matmul", takes_matmul, plan_matmul, false},
+    {Op::kMatMul, "onednn.matmul", takes_matmul, plan_matmul, false, false, true},
 };
 
 }  // namespace

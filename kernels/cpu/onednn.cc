@@ -22,6 +22,23 @@ const dnnl::engine& onednn_engine() {
   return engine;
 }
 
+bool cpu_runs_bf16() {
+  static const bool runs = [] {
+    const auto matrix = [](dnnl::memory::data_type type) {
+      return dnnl::memory::desc({64, 64}, type, dnnl::memory::format_tag::ab);
+    };
+    const auto half = matrix(dnnl::memory::data_type::bf16);
+    try {
+      const dnnl::matmul::primitive_desc pd(onednn_engine(), half, half,
+                                            matrix(dnnl::memory::data_type::f32));
+      return std::string(pd.impl_info_str()).find("ref") == std::string::npos;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return runs;
+}
+
 void check_onednn(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
   const bool memory = status == dnnl_out_of_memory;

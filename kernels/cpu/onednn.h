@@ -29,6 +29,12 @@ auto guard_onednn(const char* what, F&& f) {
   }
 }
 
+/// f32 or bf16
+inline dnnl::memory::data_type onednn_type(const TensorType& type) {
+  return type.dtype == DType::kBFloat16 ? dnnl::memory::data_type::bf16
+                                        : dnnl::memory::data_type::f32;
+}
+
 /// A float32 descriptor, dense in the order of `strides`.
 inline dnnl::memory::desc float_desc(const dnnl::memory::dims& dims,
                                      const dnnl::memory::dims& strides) {

@@ -62,6 +62,17 @@ inline Support all_float(const NodeView& node) {
   return s.ok ? float_only(node.outputs) : s;
 }
 
+/// As all_float, for rows that read and write bfloat16 too.
+inline Support all_float_or_bf16(const NodeView& node) {
+  for (const auto types : {node.inputs, node.outputs}) {
+    for (const TensorType& t : types) {
+      if (t.dtype == DType::kBFloat16) continue;
+      if (Support s = float_only({&t, 1}); !s.ok) return s;
+    }
+  }
+  return Support::yes();
+}
+
 /// Product of shape[begin, end).
 inline int64_t size_of(const Shape& shape, size_t begin, size_t end) {
   int64_t n = 1;

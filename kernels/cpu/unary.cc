@@ -1,6 +1,8 @@
 // Elementwise ops with one operand.
+#include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
@@ -92,10 +94,17 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-void relu_in_place(float* x, int64_t n) {
+void relu_in_place(void* x, bool bf16, int64_t n) {
   const UnaryLoop loop = unary_loop(Op::kRelu);
+  const FloatInput in(x, bf16);
+  const FloatOutput out(x, bf16);
   parallel_ranges(n, kParallelElements / 2, [&](int64_t begin, int64_t end) {
-    loop(x + begin, x + begin, end - begin, 0, 0);
+    alignas(64) float buffer[kBf16Piece];
+    for (int64_t i = begin; i < end; i += kBf16Piece) {
+      const int64_t count = std::min(kBf16Piece, end - i);
+      loop(in.read(i, count, buffer), out.place(i, buffer), count, 0, 0);
+      out.write(i, count, buffer);
+    }
   });
 }
 

@@ -106,23 +106,23 @@ void ModelArgs::add(CLI::App& app) {
   app.add_option("--backend", backend, "auto, or reference: plain loops for every op")
       ->check(CLI::IsMember({"auto", "reference"}))
       ->capture_default_str();
-  app.add_option("--precision", precision, "Precision of computation; this version: f32");
+  app.add_option("--precision", precision,
+                 "f32, or bf16: products of bfloat16, sums and weights in float32")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
   app.add_option("--device", device, "Where to run; this version: cpu");
   app.add_flag("--json", json, "Results as JSON lines on stdout");
   add_unsupported(app, {"--memory-budget"});
 }
 
 ModuleOptions ModelArgs::options() const {
-  if (precision != "f32") {
-    throw Error(ErrorCode::kUsage, "--precision " + precision +
-                                       " is not supported by this version of trainrt; f32 is");
-  }
   if (device != "cpu") {
     throw Error(ErrorCode::kUsage,
                 "--device " + device + " is not supported by this version of trainrt; cpu is");
   }
   ModuleOptions out;
   out.dtype = dtype == "float64" ? DType::kFloat64 : DType::kFloat32;
+  out.precision = precision == "bf16" ? Precision::kBFloat16 : Precision::kFloat32;
   out.batch_norm = batch_norm == "graph"    ? BatchNormPolicy::kGraph
                    : batch_norm == "frozen" ? BatchNormPolicy::kFrozen
                                             : BatchNormPolicy::kTrain;

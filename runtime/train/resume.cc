@@ -62,7 +62,9 @@ std::string Trainer::Impl::digest() const {
   std::string text =
       train_spec().key() + "bn " + std::to_string(static_cast<int>(options.batch_norm)) +
       (options.dropout ? ";" : ";no dropout;") +
-      (options.straight_through ? "straight through;" : "") + (options.tie_weights ? "tied;" : "");
+      (options.straight_through ? "straight through;" : "") +
+      (options.tie_weights ? "tied;" : "") +
+      (options.precision == Precision::kBFloat16 ? "bf16;" : "");
   for (const auto& p : session->parameters()) {
     if (!p->requires_grad) text += "frozen " + p->info.name + ";";
   }

@@ -54,6 +54,9 @@ TEST_CASE("usage errors exit with 2", "[cli]") {
       {"run", "MODEL", "--metrics", "accuracy"},
       {"run", "MODEL", "--int-range", "5..1"},
       {"run", "MODEL", "--data", "table.txt"},
+      {"run", "MODEL", "--precision", "f16"},
+      {"run", "MODEL", "--precision", "bf16", "--backend", "reference"},
+      {"run", "MODEL", "--precision", "bf16", "--dtype", "float64"},
   }));
   std::replace(arguments.begin(), arguments.end(), std::string("MODEL"), w.model);
   const ProgramResult r = run_trainrt(arguments);
@@ -66,7 +69,7 @@ TEST_CASE("usage errors exit with 2", "[cli]") {
 TEST_CASE("options of later versions are refused by name", "[cli]") {
   const Workshop w;
   const Arguments option =
-      GENERATE(Arguments{"--precision", "bf16"}, Arguments{"--device", "cuda"},
+      GENERATE(Arguments{"--device", "cuda"},
                Arguments{"--memory-budget", "2GiB"}, Arguments{"--log-dir", "logs"},
                Arguments{"--seq-len", "8"});
   Arguments all = {"run", w.model};
