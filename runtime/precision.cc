@@ -172,8 +172,7 @@ class PrecisionPass {
     mapped_.resize(at(graph_.value_count()));
     for (int32_t i = 0; i < graph_.node_count(); ++i) {
       const Node& node = graph_.node(NodeId{i});
-      const NodeTypes types =
-          types_of(node, choice_[at(i)] == Choice::kBFloat16, true, true);
+      const NodeTypes types = types_of(node, choice_[at(i)] == Choice::kBFloat16, true, true);
       std::vector<ValueId> inputs;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         inputs.push_back(in_dtype(node.inputs[k], types.inputs[k].dtype, node));
@@ -194,12 +193,12 @@ class PrecisionPass {
 
   const Graph& graph_;
   const RowTable& rows_;
-  std::vector<int32_t> root_;     // by ValueId
-  std::vector<bool> candidate_;   // by root: kept as bfloat16 so far
-  std::vector<size_t> dropped_;   // roots that the node at hand does not take
-  std::vector<Choice> choice_;    // of products, by NodeId
+  std::vector<int32_t> root_;    // by ValueId
+  std::vector<bool> candidate_;  // by root: kept as bfloat16 so far
+  std::vector<size_t> dropped_;  // roots that the node at hand does not take
+  std::vector<Choice> choice_;   // of products, by NodeId
   Graph fresh_;
-  std::vector<Mapped> mapped_;    // by ValueId of the old graph
+  std::vector<Mapped> mapped_;  // by ValueId of the old graph
 };
 
 }  // namespace

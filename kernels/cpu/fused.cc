@@ -103,7 +103,7 @@ class FusedKernel final : public Kernel {
     for (const auto* list : {&node.inputs, &node.outputs}) {
       for (const TensorType& t : *list) {
         if (computed(t).dtype != DType::kFloat32 && t.dtype != DType::kBool) {
-          *why = "takes float32, bfloat16 and bool, not " + std::string(dtype_name(t.dtype));
+          *why = "takes float32 and bool, not " + std::string(dtype_name(t.dtype));
           return false;
         }
       }
@@ -499,7 +499,8 @@ class FusedKernel final : public Kernel {
       for (const Deferred& d : deferred_) {
         std::byte* to = slots[output_slot(d.output)];
         if (d.bf16) {
-          to_bf16(reinterpret_cast<const float*>(slots[d.slot]), reinterpret_cast<uint16_t*>(to), n);
+          to_bf16(reinterpret_cast<const float*>(slots[d.slot]), reinterpret_cast<uint16_t*>(to),
+                  n);
         } else {
           std::memcpy(to, slots[d.slot], static_cast<size_t>(n) * outputs_[d.output]);
         }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
@@ -140,9 +141,13 @@ class RowReduce final : public Kernel {
 class ColumnReduce final : public Kernel {
  public:
   static constexpr int64_t kPanel = 256;
+  static constexpr int64_t kBf16Rows = 32;  // converted at a time
 
-  ColumnReduce(Op op, std::vector<Dim> dims, double factor, Scratch& scratch)
-      : reducer_(reducer_of(op)), factor_(static_cast<float>(factor)), width_(dims.back().size) {
+  ColumnReduce(Op op, std::vector<Dim> dims, double factor, bool bf16, Scratch& scratch)
+      : reducer_(reducer_of(op)),
+        factor_(static_cast<float>(factor)),
+        bf16_(bf16),
+        width_(dims.back().size) {
     dims.pop_back();
     rows_ = dims.back().size;
     stride_ = dims.back().stride;
@@ -161,7 +166,6 @@ class ColumnReduce final : public Kernel {
   }
 
   void run(const KernelArgs& args) const override {
-    const float* x = args.input<float>(0);
     float* y = args.output<float>(0);
     float* to = parts_ > 1 ? scratch_at<float>(args, partial_) : y;
     const int64_t outputs = kept_.total() * width_;
@@ -170,12 +174,12 @@ class ColumnReduce final : public Kernel {
                      for (int64_t i = begin; i < end; ++i) {
                        const int64_t panel = i % panels_, k = i / panels_ % kept_.total(),
                                      part = i / panels_ / kept_.total(), c = part % chunks_;
-                       const float* from = x + offset_of(kept_, k) +
-                                           offset_of(reduced_, part / chunks_) +
-                                           c * chunk_ * stride_ + panel * kPanel;
-                       reducer_.columns(from, std::min(chunk_, rows_ - c * chunk_), stride_,
-                                        to + part * outputs + k * width_ + panel * kPanel,
-                                        std::min(kPanel, width_ - panel * kPanel));
+                       const int64_t from = offset_of(kept_, k) +
+                                            offset_of(reduced_, part / chunks_) +
+                                            c * chunk_ * stride_ + panel * kPanel;
+                       columns(args, from, std::min(chunk_, rows_ - c * chunk_),
+                               to + part * outputs + k * width_ + panel * kPanel,
+                               std::min(kPanel, width_ - panel * kPanel));
                      }
                    });
     if (parts_ > 1) {
@@ -193,18 +197,38 @@ class ColumnReduce final : public Kernel {
   }
 
  private:
+  void columns(const KernelArgs& args, int64_t from, int64_t rows, float* to, int64_t n) const {
+    if (!bf16_) return reducer_.columns(args.input<float>(0) + from, rows, stride_, to, n);
+    alignas(64) float buffer[kBf16Rows * kPanel], part[kPanel];
+    for (int64_t first = 0; first < rows; first += kBf16Rows) {
+      const int64_t count = std::min(kBf16Rows, rows - first);
+      const uint16_t* x = args.input<uint16_t>(0) + from + first * stride_;
+      for (int64_t r = 0; r < count; ++r) from_bf16(x + r * stride_, buffer + r * n, n);
+      reducer_.columns(buffer, count, n, first == 0 ? to : part, n);
+      if (first > 0) reducer_.rows2(to, part, to, n);
+    }
+  }
+
   Reducer reducer_;
   float factor_;
+  bool bf16_;
   int64_t width_, rows_ = 1, stride_ = 0, panels_ = 1, chunk_ = 1, chunks_ = 1, parts_ = 1;
   size_t partial_ = 0;
   StridedLoop<1> kept_, reduced_;
 };
 
 Support takes_reduce(const NodeView& node) {
-  Support s = all_float(node);
+  Support s = all_float_or_bf16(node);
   if (!s.ok) return s;
   if (node.inputs[0].rank() > kMaxLoopRank) return Support::no("takes tensors up to rank 8");
-  return node.inputs[0].size() == 0 ? Support::no("takes no empty operand") : s;
+  if (node.inputs[0].size() == 0) return Support::no("takes no empty operand");
+  if (is_bf16(node.outputs[0])) return Support::no("gives float32");
+  if (is_bf16(node.inputs[0])) {
+    const auto dims = merge_dims(node.inputs[0].shape, node.attr<ReduceAttrs>().axes);
+    const bool columns = dims.size() > 1 && !dims.back().reduced;
+    if (!columns) return Support::no("takes columns of bfloat16, not rows");
+  }
+  return s;
 }
 
 std::unique_ptr<Kernel> plan_reduce(const NodeView& node, Scratch& scratch) {
@@ -219,14 +243,14 @@ std::unique_ptr<Kernel> plan_reduce(const NodeView& node, Scratch& scratch) {
     });
   }
   if (dims.back().reduced) return std::make_unique<RowReduce>(node.op, dims, factor, scratch);
-  return std::make_unique<ColumnReduce>(node.op, dims, factor, scratch);
+  return std::make_unique<ColumnReduce>(node.op, dims, factor, is_bf16(node.inputs[0]), scratch);
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kReduceSum, "cpu.reduce", takes_reduce, plan_reduce, false},
-    {Op::kReduceMean, "cpu.reduce", takes_reduce, plan_reduce, false},
-    {Op::kReduceMax, "cpu.reduce", takes_reduce, plan_reduce, false},
-    {Op::kReduceMin, "cpu.reduce", takes_reduce, plan_reduce, false},
+    {Op::kReduceSum, "cpu.reduce", takes_reduce, plan_reduce, false, false, true},
+    {Op::kReduceMean, "cpu.reduce", takes_reduce, plan_reduce, false, false, true},
+    {Op::kReduceMax, "cpu.reduce", takes_reduce, plan_reduce, false, false, true},
+    {Op::kReduceMin, "cpu.reduce", takes_reduce, plan_reduce, false, false, true},
 };
 
 }  // namespace

@@ -88,20 +88,26 @@ struct TestNode {
       in.push_back({o.dtype, o.shape});
     }
     out = infer_types(c.op, in, c.attrs);
+    const auto mark = [](std::vector<TensorType>& types, uint32_t blocked, uint32_t bf16) {
+      for (size_t i = 0; i < types.size(); ++i) {
+        if (blocked >> i & 1) types[i].layout = Layout::kNChw16c;
+        if (bf16 >> i & 1) types[i].dtype = DType::kBFloat16;
+      }
+    };
+    mark(in, c.blocked_inputs, c.bf16_inputs);
+    mark(out, c.blocked_outputs, c.bf16_outputs);
     for (size_t i = 0; i < in.size(); ++i) {
-      if (c.blocked_inputs >> i & 1) in[i].layout = Layout::kNChw16c;
-    }
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (c.blocked_outputs >> i & 1) out[i].layout = Layout::kNChw16c;
+      if (in[i].dtype == DType::kBFloat16) inputs[i] = inputs[i].to(DType::kBFloat16);
     }
   }
   NodeView view() const { return {c.op, c.attrs, in, out}; }
-  /// The same node on plain operands.
+  /// The same node on plain operands, with float32 in place of bfloat16.
   TestNode plain() const {
     TestNode node = *this;
     for (auto* list : {&node.in, &node.out}) {
-      for (TensorType& t : *list) t.layout = Layout::kPlain;
+      for (TensorType& t : *list) t = computed(t);
     }
+    for (size_t i = 0; i < inputs.size(); ++i) node.inputs[i] = inputs[i].to(node.in[i].dtype);
     return node;
   }
 };
@@ -147,8 +153,10 @@ bool is_padding(const TensorType& type, size_t i) {
   return block * 16 + at % 16 >= type.shape[1];
 }
 
-void compare(const Buffer& got, const Buffer& want, const TensorType& type, Tolerance tolerance) {
-  if (tolerance.relative == 0 || type.dtype != DType::kFloat32) {
+/// `rounding`: allowed relative to the reference, besides the tolerance.
+void compare_values(const Buffer& got, const Buffer& want, const TensorType& type,
+                    Tolerance tolerance, double rounding) {
+  if ((tolerance.relative == 0 && rounding == 0) || type.dtype != DType::kFloat32) {
     if (got == want) return;
     if (type.dtype != DType::kFloat32) FAIL("bytes differ from the reference");
   }
@@ -166,11 +174,28 @@ void compare(const Buffer& got, const Buffer& want, const TensorType& type, Tole
     const double allowed = tolerance.per_element ? tolerance.relative * magnitude + 1e-7 * largest
                                                  : tolerance.relative * largest;
     const double error = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    if (error <= allowed) continue;
+    if (error <= allowed + rounding * magnitude) continue;
     INFO("element " << i << " of " << n << ": " << a[i] << ", reference " << b[i] << ", allowed "
                     << allowed);
     FAIL("differs from the reference");
   }
+}
+
+Buffer widened(const Buffer& narrow) {
+  const int64_t n = static_cast<int64_t>(narrow.bytes() / sizeof(uint16_t));
+  const Tensor values =
+      Tensor::view(const_cast<unsigned char*>(narrow.data()), DType::kBFloat16, {n});
+  return Buffer(values.to(DType::kFloat32).raw(), 2 * narrow.bytes());
+}
+
+void compare(const Buffer& got, const Buffer& want, const TensorType& type, Tolerance tolerance) {
+  const bool bf16 = type.dtype == DType::kBFloat16;
+  if (bf16) {
+    TensorType wide = type;
+    wide.dtype = DType::kFloat32;
+    return compare_values(widened(got), want, wide, tolerance, 1.0 / 256);
+  }
+  compare_values(got, want, type, tolerance, 0);
 }
 
 }  // namespace
@@ -187,7 +212,11 @@ void check_rows(const RowCase& c, Tolerance tolerance) {
   }
   REQUIRE(reference);
   std::vector<Buffer> want = run(*reference, plain);
-  for (size_t i = 0; i < want.size(); ++i) want[i] = stored(want[i].data(), node.out[i]);
+  for (size_t i = 0; i < want.size(); ++i) {
+    TensorType wide = plain.out[i];
+    wide.layout = node.out[i].layout;
+    want[i] = stored(want[i].data(), wide);
+  }
   int taken = 0;
   for (const KernelRow& row : cpu_kernels()) {
     if (!takes(row, node.view())) continue;
@@ -201,7 +230,10 @@ void check_rows(const RowCase& c, Tolerance tolerance) {
       compare(got[i], want[i], node.out[i], tolerance);
     }
     for (size_t i = 0; row.in_place && i < node.in.size(); ++i) {
-      if (node.in[i].bytes() != node.out[0].bytes()) continue;
+      if (node.in[i].bytes() != node.out[0].bytes() ||
+          node.in[i].stored_size() != node.out[0].stored_size()) {
+        continue;
+      }
       INFO("in place of input " << i);
       const std::vector<Buffer> shared = run(row, node, static_cast<int>(i));
       for (size_t k = 0; k < want.size(); ++k) CHECK(shared[k] == got[k]);

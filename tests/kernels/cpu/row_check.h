@@ -32,10 +32,12 @@ struct RowCase {
   std::vector<Operand> inputs;
   Attrs attrs = NoAttrs{};
   uint32_t blocked_inputs = 0, blocked_outputs = 0;  // bit i: operand i is in nChw16c
+  uint32_t bf16_inputs = 0, bf16_outputs = 0;        // bit i: operand i is kept as bfloat16
 };
 
 /// How results may differ from the reference: by at most relative * max|reference| (0: not at all),
-/// or, per element, by relative * |reference| + 1e-7 * max|reference|.
+/// or, per element, by relative * |reference| + 1e-7 * max|reference|. Results kept as bfloat16 may
+/// be off by their rounding besides, 2^-8 * |reference|.
 struct Tolerance {
   double relative = 0;
   bool per_element = false;

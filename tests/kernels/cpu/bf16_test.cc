@@ -1,0 +1,150 @@
+// CPU rows on float32 values that are kept as bfloat16.
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/bfloat16.h"
+#include "tests/kernels/cpu/row_check.h"
+
+namespace trainrt {
+namespace {
+
+/// Every choice of bfloat16 among the first `inputs` inputs and `outputs` outputs.
+void check_mixtures(RowCase c, uint32_t inputs, uint32_t outputs, Tolerance tolerance = kClose) {
+  for (c.bf16_inputs = 0; c.bf16_inputs < 1u << inputs; ++c.bf16_inputs) {
+    for (c.bf16_outputs = 0; c.bf16_outputs < 1u << outputs; ++c.bf16_outputs) {
+      check_rows(c, tolerance);
+    }
+  }
+}
+
+bool no_products() {
+  if (cpu_runs_bf16()) return false;
+  WARN("this processor has no bfloat16 products: their rows refuse");
+  return true;
+}
+
+TEST_CASE("bf16: rounding is that of Tensor::to") {
+  std::vector<float> values = {0.0f, -0.0f, 1.0f, 1.00390625f, 1.01171875f, 3e38f, 3.4e38f, 1e-40f};
+  values.push_back(std::numeric_limits<float>::infinity());
+  for (int i = 0; i < 1000; ++i) values.push_back(std::sin(static_cast<float>(i)) * 1e3f);
+  const auto n = static_cast<int64_t>(values.size());
+  const Tensor wide = Tensor::from<float>(values, {n}), narrow = wide.to(DType::kBFloat16);
+  for (int64_t count : {n, int64_t{1}, int64_t{17}}) {
+    std::vector<uint16_t> half(values.size());
+    std::vector<float> back(values.size());
+    to_bf16(values.data(), half.data(), count);
+    from_bf16(half.data(), back.data(), count);
+    CHECK(std::memcmp(half.data(), narrow.raw(), 2 * static_cast<size_t>(count)) == 0);
+    CHECK(std::memcmp(back.data(), narrow.to(DType::kFloat32).raw(),
+                      4 * static_cast<size_t>(count)) == 0);
+  }
+  const float nans[] = {std::nanf(""), -std::nanf("1")};
+  uint16_t half[2];
+  float back[2];
+  to_bf16(nans, half, 2);
+  from_bf16(half, back, 2);
+  CHECK(std::isnan(back[0]));
+  CHECK(std::isnan(back[1]));
+}
+
+TEST_CASE("bf16: reorders change the type, the layout or both") {
+  for (const Shape& shape : {Shape{3}, Shape{40000}, Shape{5, 7, 3, 2, 2}}) {
+    check_rows({Op::kReorder, {shape}, LayoutAttrs{}, 0, 0, 0, 1}, kExact);
+    check_rows({Op::kReorder, {shape}, LayoutAttrs{}, 0, 0, 1, 0}, kExact);
+  }
+  for (const Shape& shape : {Shape{2, 32, 5, 7}, Shape{2, 19, 3, 3}}) {
+    for (uint32_t in : {0u, 1u}) {
+      for (uint32_t out : {0u, 1u}) {
+        check_rows({Op::kReorder, {shape}, LayoutAttrs{Layout::kNChw16c}, 0, 1, in, out}, kExact);
+        check_rows({Op::kReorder, {shape}, LayoutAttrs{Layout::kPlain}, 1, 0, in, out}, kExact);
+      }
+    }
+    check_rows({Op::kReorder, {shape}, LayoutAttrs{Layout::kNChw16c}, 1, 1, 0, 1}, kExact);
+  }
+}
+
+TEST_CASE("bf16: products") {
+  if (no_products()) return;
+  for (uint32_t out : {0u, 1u}) {
+    for (const bool relu : {false, true}) {
+      MatMulAttrs attrs;
+      attrs.relu = relu;
+      check_rows({Op::kMatMul, {Shape{70, 33}, Shape{33, 50}}, attrs, 0, 0, 3, out}, kClose);
+      check_rows({Op::kMatMul, {Shape{4, 20, 64}, Shape{64, 48}, Shape{48}}, attrs, 0, 0, 3, out},
+                 kClose);
+      attrs.trans_b = true;
+      check_rows({Op::kMatMul, {Shape{2, 3, 9, 16}, Shape{2, 3, 5, 16}}, attrs, 0, 0, 3, out},
+                 kClose);
+      attrs.trans_a = true;
+      check_rows({Op::kMatMul, {Shape{33, 70}, Shape{50, 33}}, attrs, 0, 0, 3, out}, kClose);
+    }
+  }
+  RowCase mixed{Op::kMatMul, {Shape{8, 8}, Shape{8, 8}}, MatMulAttrs{}};
+  mixed.bf16_inputs = 1;
+  CHECK(refusals(mixed) == std::vector<std::string>{"multiplies operands of one type"});
+  mixed.bf16_inputs = 0;
+  mixed.bf16_outputs = 1;
+  CHECK(refusals(mixed) == std::vector<std::string>{"gives bfloat16 for bfloat16 only"});
+}
+
+TEST_CASE("bf16: activations") {
+  for (const Shape& shape : {Shape{7}, Shape{3, 5000}}) {
+    for (bool tanh : {false, true}) {
+      check_mixtures({Op::kGelu, {shape}, GeluAttrs{tanh}}, 1, 1);
+      check_mixtures({Op::kGeluGrad, {shape, shape}, GeluAttrs{tanh}}, 2, 1);
+    }
+    check_mixtures({Op::kSilu, {shape}}, 1, 1);
+    check_mixtures({Op::kSiluGrad, {shape, shape}}, 2, 1);
+  }
+}
+
+TEST_CASE("bf16: norms") {
+  NormAttrs attrs;
+  attrs.axis = 1;
+  attrs.epsilon = 1e-5;
+  const Operand rsd({200, 1}, 0.5, 2.0);
+  for (int64_t size : {33, 256}) {
+    const Shape x = {200, size}, row = {size};
+    check_mixtures({Op::kLayerNorm, {x, row, row}, attrs}, 1, 1);
+    check_mixtures({Op::kLayerNormGrad, {x, x, Shape{200, 1}, rsd, row}, attrs}, 2, 1);
+    check_mixtures({Op::kRmsNorm, {x, row}, attrs}, 1, 1);
+    check_mixtures({Op::kRmsNormGrad, {x, x, rsd, row}, attrs}, 2, 1);
+  }
+  // A scale with as many bytes as the result: not its place.
+  check_mixtures({Op::kLayerNorm, {Shape{2, 8}, Shape{8}, Shape{8}}, attrs}, 1, 1);
+}
+
+TEST_CASE("bf16: fused programs") {
+  const std::string program =
+      "Mul($0, $1); Add(%0, $2); Tanh(%1); Sub(%2, $0); ReduceSum(%1) axes=[0]; "
+      "return %2, %3, %4";
+  const std::pair<Shape, Shape> shapes[] = {
+      {{64, 256}, {256}}, {{64, 256}, {64, 1}}, {{3, 700}, {700}},     {{3, 700}, {3, 1}},
+      {{33, 10}, {}},     {{33, 10}, {10}},     {{2, 9000}, {2, 9000}}};
+  for (const auto& [a, b] : shapes) {
+    check_mixtures({Op::kFused, {a, b, a}, FusedAttrs{program}}, 3, 2);
+  }
+  // Bytes alone do not make an operand fit for the result.
+  check_mixtures({Op::kFused, {Shape{2, 64}, Shape{1, 64}}, FusedAttrs{"Add($0, $1); return %0"}},
+                 2, 1);
+}
+
+TEST_CASE("bf16: sums of columns") {
+  for (const Op op : {Op::kReduceSum, Op::kReduceMean, Op::kReduceMax}) {
+    ReduceAttrs attrs;
+    attrs.axes = {0, 1};
+    check_rows({op, {Shape{8, 128, 300}}, attrs, 0, 0, 1, 0}, kClose);
+    attrs.axes = {1};
+    check_rows({op, {Shape{8, 128, 30}}, attrs, 0, 0, 1, 0}, kClose);
+  }
+  ReduceAttrs rows;
+  rows.axes = {1};
+  RowCase c{Op::kReduceSum, {Shape{4, 8}}, rows};
+  c.bf16_inputs = 1;
+  CHECK(refusals(c) == std::vector<std::string>{"takes columns of bfloat16, not rows"});
+}
+
+}  // namespace
+}  // namespace trainrt
