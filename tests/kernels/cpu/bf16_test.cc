@@ -1,4 +1,5 @@
 // CPU rows on float32 values that are kept as bfloat16.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstring>
@@ -87,6 +88,37 @@ TEST_CASE("bf16: products") {
   mixed.bf16_inputs = 0;
   mixed.bf16_outputs = 1;
   CHECK(refusals(mixed) == std::vector<std::string>{"gives bfloat16 for bfloat16 only"});
+}
+
+TEST_CASE("bf16: convolutions") {
+  if (no_products()) return;
+  ConvAttrs attrs;
+  attrs.dilations = {1, 1};
+  attrs.pads_begin = attrs.pads_end = {1, 1};
+  for (const int64_t stride : {1, 2}) {
+    attrs.strides = {stride, stride};
+    for (const int64_t group : {1, 32}) {
+      attrs.group = group;
+      const int64_t out = (12 - 1) / stride + 1;
+      const Shape x = {2, 32, 12, 12}, w = {32, 32 / group, 3, 3}, y = {2, 32, out, out};
+      ConvAttrs grad = attrs;
+      for (const uint32_t blocked : {0u, 1u}) {
+        std::vector<RowCase> cases = {{Op::kConv, {x, w}, attrs, blocked, blocked, 3, 0}};
+        grad.shape = x;
+        cases.push_back({Op::kConvDataGrad, {y, w}, grad, blocked, blocked, 3, 0});
+        grad.shape = w;
+        cases.push_back({Op::kConvWeightGrad, {x, y}, grad, blocked ? 3u : 0u, 0, 3, 0});
+        for (RowCase& c : cases) {
+          // Where no row takes a case (AMX reads no nChw16c), values are float32.
+          const auto reasons = refusals(c);
+          const bool taken = std::count(reasons.begin(), reasons.end(), "") > 0;
+          if (!taken) continue;
+          for (c.bf16_outputs = 0; c.bf16_outputs < 2; ++c.bf16_outputs) check_rows(c, kClose);
+        }
+        CHECK((blocked == 1 || group == 32 || refusals(cases[0]).back().empty()));
+      }
+    }
+  }
 }
 
 TEST_CASE("bf16: activations") {
