@@ -9,10 +9,18 @@ namespace {
 
 size_t at(int32_t index) { return static_cast<size_t>(index); }
 
-/// Ops whose first two operands are read as bfloat16.
+bool is_recurrent(Op op) {
+  return op == Op::kLstm || op == Op::kLstmGrad || op == Op::kGru || op == Op::kGruGrad;
+}
+
 bool is_product(Op op) {
   return op == Op::kMatMul || op == Op::kConv || op == Op::kConvDataGrad ||
-         op == Op::kConvWeightGrad;
+         op == Op::kConvWeightGrad || is_recurrent(op);
+}
+
+/// Whether a product reads its k-th operand as bfloat16: both factors, or the recurrent weights.
+bool is_factor(const Node& node, size_t k) {
+  return is_product(node.op) && (is_recurrent(node.op) ? k == 1 : k < 2);
 }
 
 bool has_operands(const Node& node) { return node.op != Op::kInput && node.op != Op::kConstant; }
@@ -57,7 +65,7 @@ class PrecisionPass {
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         const ValueId v = node.inputs[k];
         if (leads_on) finished[at(v.index)] = false;
-        if (is_product(node.op) && k < 2) wanted[root(v)] = true;
+        if (is_factor(node, k)) wanted[root(v)] = true;
         if (node.section == Section::kUpdate || is_state_update(node.op)) fixed[root(v)] = true;
       }
     }
@@ -76,7 +84,7 @@ class PrecisionPass {
   NodeTypes types_of(const Node& node, bool product, bool inputs, bool outputs) const {
     NodeTypes types(graph_, node);
     for (size_t k = 0; k < node.inputs.size(); ++k) {
-      const bool half = (product && k < 2) || (inputs && kept(node.inputs[k]));
+      const bool half = (product && is_factor(node, k)) || (inputs && kept(node.inputs[k]));
       if (half && is_float32(node.inputs[k])) types.inputs[k].dtype = DType::kBFloat16;
     }
     for (size_t k = 0; k < node.outputs.size(); ++k) {
@@ -103,13 +111,23 @@ class PrecisionPass {
         std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return kept(v); }) ||
         std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return kept(v); });
     if (is_product(node.op) && choice != Choice::kFloat32) {
-      const bool float32 = is_float32(node.inputs[0]) && is_float32(node.inputs[1]);
+      bool float32 = true;
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        float32 &= !is_factor(node, k) || is_float32(node.inputs[k]);
+      }
       if (float32 && runs(node, types_of(node, true, true, true))) {
         choice = Choice::kBFloat16;
         return;
       }
       if (float32 && touches && runs(node, types_of(node, true, true, false))) {
         choice = Choice::kBFloat16;
+        return drop(node.outputs);
+      }
+      if (float32 && touches && runs(node, types_of(node, true, false, false))) {
+        choice = Choice::kBFloat16;
+        for (size_t k = 0; k < node.inputs.size(); ++k) {
+          if (!is_factor(node, k)) drop({node.inputs[k]});
+        }
         return drop(node.outputs);
       }
       choice = Choice::kFloat32;

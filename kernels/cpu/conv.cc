@@ -30,7 +30,9 @@ struct ConvShape {
   bool x_blocked, y_blocked;  // layouts of the caller's activations
   memory::data_type x_type, w_type, y_type;
 
-  bool bf16() const { return (pass == Pass::kForward ? x_type : y_type) == memory::data_type::bf16; }
+  bool bf16() const {
+    return (pass == Pass::kForward ? x_type : y_type) == memory::data_type::bf16;
+  }
 };
 
 struct Operands {
@@ -131,9 +133,9 @@ std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool c
     };
     const memory::desc hint_w =
         s.pass == Pass::kWeights && s.bf16() ? memory::desc(s.w, s.x_type, Tag::any) : w;
-    const Forward::primitive_desc forward(
-        onednn_engine(), dnnl::prop_kind::forward_training, direct, narrow(s.x, fx, x), hint_w, b,
-        narrow(s.y, fy, y), s.strides, s.dilations, s.pads_begin, s.pads_end, attr);
+    const Forward::primitive_desc forward(onednn_engine(), dnnl::prop_kind::forward_training,
+                                          direct, narrow(s.x, fx, x), hint_w, b, narrow(s.y, fy, y),
+                                          s.strides, s.dilations, s.pads_begin, s.pads_end, attr);
     if (s.pass == Pass::kForward) {
       fill(forward, std::type_identity<Forward>{}, forward.src_desc(), forward.weights_desc(),
            forward.dst_desc());
@@ -203,8 +205,8 @@ std::optional<Plan> choose(const ConvShape& s, bool create) {
   return slow ? try_formats(s, *slow, *slow, create) : std::nullopt;
 }
 
-// 256@14 3x3 in bfloat16 on a processor with AMX, ms of the three passes: nChw16c 22 23 23, nhwc 2 2
-// 4; float32 in nChw16c 13 9 10.
+// 256@14 3x3 in bfloat16 on a processor with AMX, ms of the three passes: nChw16c 22 23 23, nhwc 2
+// 2 4; float32 in nChw16c 13 9 10.
 bool has_amx() {
 #if DNNL_CPU_RUNTIME != DNNL_RUNTIME_NONE && (defined(__x86_64__) || defined(_M_X64))
   static const bool amx = [] {
@@ -228,7 +230,8 @@ Support takes_conv(const NodeView& node) {
   if (node.inputs.size() > 2 && is_bf16(node.inputs[2])) return Support::no("adds a float32 bias");
   if (bf16 && !cpu_runs_bf16()) return Support::no("this processor has no bfloat16 products");
   if (bf16 && y.layout != Layout::kPlain && has_amx()) {
-    return Support::no("takes no bfloat16 in nChw16c: AMX wants nhwc, and without it float32 is faster");
+    return Support::no(
+        "takes no bfloat16 in nChw16c: AMX wants nhwc, and without it float32 is faster");
   }
   const int64_t rank = node.outputs[0].rank();
   if (rank < 3 || rank > 5) return Support::no("takes one to three spatial dims");

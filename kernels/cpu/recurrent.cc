@@ -2,6 +2,7 @@
 // weights' gradient is one product over all steps at the end.
 #include <cstring>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/recurrent_cells.h"
 #include "kernels/cpu/rows.h"
@@ -47,74 +48,127 @@ void for_each_piece(const Sizes& s, const F& f) {
   });
 }
 
-/// c (+)= a b on float matrices.
-struct Product {
-  OneDnnPrimitive call;
-  size_t scratch = 0;
+/// A float matrix in memory, and whether a product reads it transposed.
+struct Matrix {
+  int64_t rows, columns, stride;
+  bool transposed = false;
 
-  void init(const dnnl::memory::desc& a, const dnnl::memory::desc& b, const dnnl::memory::desc& c,
-            bool accumulate, Scratch& booked) {
-    make(a, b, c, accumulate, booked);
-  }
-  dnnl::memory::desc make(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                          const dnnl::memory::desc& c, bool accumulate, Scratch& booked) {
-    dnnl::primitive_attr attr;
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (accumulate) {
-      dnnl::post_ops sum;
-      sum.append_sum(1.0f);
-      attr.set_post_ops(sum);
-    }
-    const dnnl::matmul::primitive_desc pd(onednn_engine(), a, b, c, attr);
-    scratch = book(booked, pd.scratchpad_desc().get_size());
-    call = OneDnnPrimitive(dnnl::matmul(pd), {{DNNL_ARG_SRC, a},
-                                              {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                              {DNNL_ARG_DST, c},
-                                              {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
-    return pd.weights_desc();
-  }
-  void run(const KernelArgs& args, const float* a, const float* b, float* c) const {
-    call.execute(
-        {const_cast<float*>(a), const_cast<float*>(b), c, scratch_at<char>(args, scratch)});
+  dnnl::memory::desc desc(bool bf16 = false) const {
+    const auto type = bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+    return transposed ? dnnl::memory::desc({columns, rows}, type, Dims{1, stride})
+                      : dnnl::memory::desc({rows, columns}, type, Dims{stride, 1});
   }
 };
 
-/// A step's product with weights that are brought into oneDNN's layout once a call.
-class StepProduct {
+/// An operand of a product: as it is, or as a dense copy in bfloat16.
+class ProductOperand {
  public:
-  void init(const dnnl::memory::desc& a, const dnnl::memory::desc& b, const dnnl::memory::desc& c,
-            bool accumulate, Scratch& booked) {
-    const dnnl::memory::desc any(b.get_dims(), dnnl::memory::data_type::f32,
-                                 dnnl::memory::format_tag::any);
-    const dnnl::memory::desc packed = product_.make(a, any, c, accumulate, booked);
-    packed_ = book(booked, packed.get_size());
-    dnnl::primitive_attr attr;
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    const dnnl::reorder::primitive_desc pd(onednn_engine(), b, onednn_engine(), packed, attr);
-    scratch_ = book(booked, pd.scratchpad_desc().get_size());
-    pack_ = OneDnnPrimitive(
-        dnnl::reorder(pd),
-        {{DNNL_ARG_FROM, b}, {DNNL_ARG_TO, packed}, {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+  dnnl::memory::desc init(const Matrix& m, bool bf16, Scratch& booked) {
+    matrix_ = m;
+    bf16_ = bf16;
+    if (!bf16) return m.desc();
+    buffer_ = book(booked, static_cast<size_t>(m.rows * m.columns) * sizeof(uint16_t));
+    return Matrix{m.rows, m.columns, m.columns, m.transposed}.desc(true);
   }
-  void pack(const KernelArgs& args, const float* b) const {
-    pack_.execute({const_cast<float*>(b), scratch_at<float>(args, packed_),
-                   scratch_at<char>(args, scratch_)});
-  }
-  void run(const KernelArgs& args, const float* a, float* c) const {
-    product_.run(args, a, scratch_at<float>(args, packed_), c);
+  void* read(const KernelArgs& args, const float* x) const {
+    if (!bf16_) return const_cast<float*>(x);
+    uint16_t* y = scratch_at<uint16_t>(args, buffer_);
+    parallel_items(matrix_.rows, matrix_.columns, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        to_bf16(x + r * matrix_.stride, y + r * matrix_.columns, matrix_.columns);
+      }
+    });
+    return y;
   }
 
  private:
-  Product product_;
-  OneDnnPrimitive pack_;
-  size_t packed_ = 0, scratch_ = 0;
+  Matrix matrix_{};
+  bool bf16_ = false;
+  size_t buffer_ = 0;
 };
 
-dnnl::memory::desc matrix(int64_t rows, int64_t columns, int64_t stride) {
-  return float_desc({rows, columns}, {stride, 1});
+dnnl::matmul::primitive_desc product_desc(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                          const dnnl::memory::desc& c, bool accumulate) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (accumulate) {
+    dnnl::post_ops sum;
+    sum.append_sum(1.0f);
+    attr.set_post_ops(sum);
+  }
+  return {onednn_engine(), a, b, c, attr};
 }
-dnnl::memory::desc transposed(int64_t rows, int64_t columns, int64_t stride) {
-  return float_desc({columns, rows}, {1, stride});
+
+OneDnnPrimitive product_of(const dnnl::matmul::primitive_desc& pd) {
+  return {dnnl::matmul(pd),
+          {{DNNL_ARG_SRC, pd.src_desc()},
+           {DNNL_ARG_WEIGHTS, pd.weights_desc()},
+           {DNNL_ARG_DST, pd.dst_desc()},
+           {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}}};
+}
+
+/// c (+)= a b
+class Product {
+ public:
+  void init(const Matrix& a, const Matrix& b, const Matrix& c, bool accumulate, bool bf16,
+            Scratch& booked) {
+    const auto da = a_.init(a, bf16, booked), db = b_.init(b, bf16, booked);
+    const dnnl::matmul::primitive_desc pd = product_desc(da, db, c.desc(), accumulate);
+    scratch_ = book(booked, pd.scratchpad_desc().get_size());
+    call_ = product_of(pd);
+  }
+  void run(const KernelArgs& args, const float* a, const float* b, float* c) const {
+    call_.execute({a_.read(args, a), b_.read(args, b), c, scratch_at<char>(args, scratch_)});
+  }
+
+ private:
+  ProductOperand a_, b_;
+  OneDnnPrimitive call_;
+  size_t scratch_ = 0;
+};
+
+/// A step's product with weights that are brought into oneDNN's layout once a call. With weights of
+/// bfloat16 the other operand is rounded to it too.
+class StepProduct {
+ public:
+  void init(const Matrix& a, const Matrix& b, const Matrix& c, bool accumulate, bool bf16,
+            Scratch& booked) {
+    const dnnl::memory::desc from = b.desc(bf16);
+    const dnnl::memory::desc any(from.get_dims(), from.get_data_type(),
+                                 dnnl::memory::format_tag::any);
+    const auto pd = product_desc(a_.init(a, bf16, booked), any, c.desc(), accumulate);
+    const dnnl::memory::desc packed = pd.weights_desc();
+    work_ = book(booked, pd.scratchpad_desc().get_size());
+    call_ = product_of(pd);
+    packed_ = book(booked, packed.get_size());
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc reorder(onednn_engine(), from, onednn_engine(), packed,
+                                                attr);
+    scratch_ = book(booked, reorder.scratchpad_desc().get_size());
+    pack_ =
+        OneDnnPrimitive(dnnl::reorder(reorder), {{DNNL_ARG_FROM, from},
+                                                 {DNNL_ARG_TO, packed},
+                                                 {DNNL_ARG_SCRATCHPAD, reorder.scratchpad_desc()}});
+  }
+  void pack(const KernelArgs& args, const void* b) const {
+    pack_.execute(
+        {const_cast<void*>(b), scratch_at<char>(args, packed_), scratch_at<char>(args, scratch_)});
+  }
+  void run(const KernelArgs& args, const float* a, float* c) const {
+    call_.execute(
+        {a_.read(args, a), scratch_at<char>(args, packed_), c, scratch_at<char>(args, work_)});
+  }
+
+ private:
+  ProductOperand a_;
+  OneDnnPrimitive call_, pack_;
+  size_t packed_ = 0, scratch_ = 0, work_ = 0;
+};
+
+Matrix matrix(int64_t rows, int64_t columns, int64_t stride) { return {rows, columns, stride}; }
+Matrix transposed(int64_t rows, int64_t columns, int64_t stride) {
+  return {rows, columns, stride, true};
 }
 
 /// dr[j, u] = sum over steps and samples of d[…, j] h'[…, u]: one product of the first step, whose
@@ -122,15 +176,15 @@ dnnl::memory::desc transposed(int64_t rows, int64_t columns, int64_t stride) {
 class WeightGradient {
  public:
   /// `columns` of d, whose rows are `width` long.
-  void init(const Sizes& s, int64_t columns, int64_t width, Scratch& booked) {
+  void init(const Sizes& s, int64_t columns, int64_t width, bool bf16, Scratch& booked) {
     s_ = s;
     width_ = width;
     const auto dr = matrix(columns, s.hidden, s.hidden);
     first_.init(transposed(s.batch, columns, width), matrix(s.batch, s.hidden, s.hidden), dr, false,
-                booked);
+                bf16, booked);
     const int64_t rows = (s.steps - 1) * s.batch;
     if (rows == 0) return;
-    others_.init(transposed(rows, columns, width), matrix(rows, s.hidden, s.hidden), dr, true,
+    others_.init(transposed(rows, columns, width), matrix(rows, s.hidden, s.hidden), dr, true, bf16,
                  booked);
   }
   void run(const KernelArgs& args, const float* d, const float* initial, const float* y,
@@ -147,8 +201,16 @@ class WeightGradient {
 };
 
 Support takes_recurrent(const NodeView& node, const Shape& states) {
-  Support s = all_float(node);
+  Support s = all_float_or_bf16(node);
   if (!s.ok) return s;
+  for (const auto list : {node.inputs, node.outputs}) {
+    for (const TensorType& t : list) {
+      if (is_bf16(t) && &t != &node.inputs[1]) return Support::no("takes bfloat16 weights only");
+    }
+  }
+  if (is_bf16(node.inputs[1]) && !cpu_runs_bf16()) {
+    return Support::no("this processor has no bfloat16 products");
+  }
   if (states[1] == 0 || states[2] == 0) return Support::no("takes no empty states");
   // oneDNN 3.7 takes the wrong stride for operands of one column that are parts of wider rows.
   const bool parts = node.op == Op::kGru || node.op == Op::kGruGrad;
@@ -165,14 +227,14 @@ class LstmKernel final : public Kernel {
     const int64_t n = s_.hidden;
     product_ = book(scratch, static_cast<size_t>(4 * s_.part()) * sizeof(float));
     step_.init(matrix(s_.batch, n, n), transposed(4 * n, n, n), matrix(s_.batch, 4 * n, 4 * n),
-               false, scratch);
+               false, is_bf16(node.inputs[1]), scratch);
   }
 
   void run(const KernelArgs& args) const override {
     float *y = args.output<float>(0), *c = args.output<float>(1), *gates = args.output<float>(2);
     float* product = scratch_at<float>(args, product_);
     const RecurrentCells& cells = recurrent_cells();
-    step_.pack(args, args.input<float>(1));
+    step_.pack(args, args.in[1]);
     for (int64_t k = 0; k < s_.steps; ++k) {
       const int64_t at = s_.step(k) * s_.part();
       const float *x = args.input<float>(0) + 4 * at, *c0 = s_.before(k, args.input<float>(3), c);
@@ -200,9 +262,10 @@ class LstmGradKernel final : public Kernel {
       : s_(node.inputs[0].shape, node.attr<RecurrentAttrs>()),
         cell_gradient_(node.inputs.size() > 7) {
     const int64_t n = s_.hidden;
+    const bool bf16 = is_bf16(node.inputs[1]);
     step_.init(matrix(s_.batch, 4 * n, 4 * n), matrix(4 * n, n, n), matrix(s_.batch, n, n), false,
-               scratch);
-    weights_.init(s_, 4 * n, 4 * n, scratch);
+               bf16, scratch);
+    weights_.init(s_, 4 * n, 4 * n, bf16, scratch);
   }
 
   void run(const KernelArgs& args) const override {
@@ -210,7 +273,7 @@ class LstmGradKernel final : public Kernel {
                 *y = args.input<float>(4), *c = args.input<float>(5), *gates = args.input<float>(6);
     float *dx = args.output<float>(0), *dh = args.output<float>(2), *dc = args.output<float>(3);
     const RecurrentCells& cells = recurrent_cells();
-    step_.pack(args, args.input<float>(1));
+    step_.pack(args, args.in[1]);
     const size_t bytes = static_cast<size_t>(s_.part()) * sizeof(float);
     std::memset(dh, 0, bytes);
     std::memset(dc, 0, bytes);
@@ -242,21 +305,23 @@ class GruKernel final : public Kernel {
   GruKernel(const NodeView& node, Scratch& scratch)
       : s_(node.outputs[0].shape, node.attr<RecurrentAttrs>()) {
     const int64_t n = s_.hidden, parts = s_.linear ? 3 : 2;
+    const bool bf16 = is_bf16(node.inputs[1]);
+    fresh_part_ = 2 * n * n * static_cast<int64_t>(dtype_size(node.inputs[1].dtype));
     product_ = book(scratch, static_cast<size_t>(3 * s_.part()) * sizeof(float));
     step_.init(matrix(s_.batch, n, n), transposed(parts * n, n, n),
-               matrix(s_.batch, parts * n, 3 * n), false, scratch);
+               matrix(s_.batch, parts * n, 3 * n), false, bf16, scratch);
     if (s_.linear) return;
     fresh_.init(matrix(s_.batch, n, 4 * n), transposed(n, n, n), matrix(s_.batch, n, 3 * n), false,
-                scratch);
+                bf16, scratch);
   }
 
   void run(const KernelArgs& args) const override {
-    const float *weights = args.input<float>(1), *bias = args.input<float>(2);
+    const float* bias = args.input<float>(2);
     float *y = args.output<float>(0), *product = scratch_at<float>(args, product_);
     const int64_t n = s_.hidden;
     const RecurrentCells& cells = recurrent_cells();
-    step_.pack(args, weights);
-    if (!s_.linear) fresh_.pack(args, weights + 2 * n * n);
+    step_.pack(args, args.in[1]);
+    if (!s_.linear) fresh_.pack(args, args.input<char>(1) + fresh_part_);
     for (int64_t k = 0; k < s_.steps; ++k) {
       const int64_t at = s_.step(k) * s_.part();
       const float *x = args.input<float>(0) + 3 * at, *h0 = s_.before(k, args.input<float>(3), y);
@@ -289,6 +354,7 @@ class GruKernel final : public Kernel {
 
   Sizes s_;
   StepProduct step_, fresh_;
+  int64_t fresh_part_ = 0;  // bytes before the weights of n
   size_t product_ = 0;
 };
 
@@ -299,28 +365,30 @@ class GruGradKernel final : public Kernel {
   GruGradKernel(const NodeView& node, Scratch& scratch)
       : s_(node.inputs[0].shape, node.attr<RecurrentAttrs>()) {
     const int64_t n = s_.hidden, parts = s_.linear ? 3 : 2, rows = s_.steps * s_.batch;
+    const bool bf16 = is_bf16(node.inputs[1]);
+    fresh_part_ = 2 * n * n * static_cast<int64_t>(dtype_size(node.inputs[1].dtype));
     // Gradients of all recurrent parts, or one step's of q.
     extra_ =
         book(scratch, static_cast<size_t>(s_.linear ? 3 * rows * n : s_.part()) * sizeof(float));
     step_.init(matrix(s_.batch, parts * n, 3 * n), matrix(parts * n, n, n), matrix(s_.batch, n, n),
-               true, scratch);
-    weights_.init(s_, parts * n, 3 * n, scratch);
+               true, bf16, scratch);
+    weights_.init(s_, parts * n, 3 * n, bf16, scratch);
     if (s_.linear) return;
-    fresh_.init(matrix(s_.batch, n, 3 * n), matrix(n, n, n), matrix(s_.batch, n, n), false,
+    fresh_.init(matrix(s_.batch, n, 3 * n), matrix(n, n, n), matrix(s_.batch, n, n), false, bf16,
                 scratch);
     fresh_weights_.init(transposed(rows, n, 3 * n), matrix(rows, n, 4 * n), matrix(n, n, n), false,
-                        scratch);
+                        bf16, scratch);
   }
 
   void run(const KernelArgs& args) const override {
-    const float *weights = args.input<float>(1), *initial = args.input<float>(2),
-                *y = args.input<float>(3), *all_gates = args.input<float>(4);
+    const float *initial = args.input<float>(2), *y = args.input<float>(3),
+                *all_gates = args.input<float>(4);
     float *dx = args.output<float>(0), *dh = args.output<float>(3),
           *extra = scratch_at<float>(args, extra_);
     const int64_t n = s_.hidden;
     const RecurrentCells& cells = recurrent_cells();
-    step_.pack(args, weights);
-    if (!s_.linear) fresh_.pack(args, weights + 2 * n * n);
+    step_.pack(args, args.in[1]);
+    if (!s_.linear) fresh_.pack(args, args.input<char>(1) + fresh_part_);
     std::memset(dh, 0, static_cast<size_t>(s_.part()) * sizeof(float));
     for (int64_t k = s_.steps; k-- > 0;) {
       const int64_t at = s_.step(k) * s_.part();
@@ -361,6 +429,7 @@ class GruGradKernel final : public Kernel {
   StepProduct step_, fresh_;
   WeightGradient weights_;
   Product fresh_weights_;
+  int64_t fresh_part_ = 0;
   size_t extra_ = 0;
 };
 
@@ -372,10 +441,10 @@ std::unique_ptr<Kernel> plan(const NodeView& node, Scratch& scratch) {
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kLstm, "cpu.lstm", takes_layer, plan<LstmKernel>},
-    {Op::kLstmGrad, "cpu.lstm_grad", takes_gradient, plan<LstmGradKernel>},
-    {Op::kGru, "cpu.gru", takes_layer, plan<GruKernel>},
-    {Op::kGruGrad, "cpu.gru_grad", takes_gradient, plan<GruGradKernel>},
+    {Op::kLstm, "cpu.lstm", takes_layer, plan<LstmKernel>, false, false, true},
+    {Op::kLstmGrad, "cpu.lstm_grad", takes_gradient, plan<LstmGradKernel>, false, false, true},
+    {Op::kGru, "cpu.gru", takes_layer, plan<GruKernel>, false, false, true},
+    {Op::kGruGrad, "cpu.gru_grad", takes_gradient, plan<GruGradKernel>, false, false, true},
 };
 
 }  // namespace

@@ -98,6 +98,21 @@ TEST_CASE("precision: gradients on their way to an update stay float32") {
   CHECK(net.types(Op::kTranspose, 1) == "f>f");
 }
 
+TEST_CASE("precision: recurrent layers read their weights as bfloat16 and the rest as float32") {
+  if (!cpu_runs_bf16()) SKIP("this processor has no bfloat16 products");
+  Net net;
+  const Var x = matmul(net.data("x", {6, 64}), net.parameter("w", {64, 4 * 32}));
+  const Var state = net.data("h", {2, 32});
+  const std::vector<Var> layer = net.b.add_all(
+      Op::kLstm,
+      std::vector<Var>{reshape(x, {3, 2, 4 * 32}), net.parameter("r", {4 * 32, 32}), state, state},
+      RecurrentAttrs{});
+  net.graph.add_output("y", layer[0].id());
+  REQUIRE(net.finish());
+  CHECK(net.types(Op::kMatMul) == "hh>f");
+  CHECK(net.types(Op::kLstm) == "fhff>fff");
+}
+
 TEST_CASE("precision: reference kernels know no bfloat16") {
   Net net;
   net.graph.add_output("y", matmul(net.data("x", {4, 8}), net.parameter("w", {8, 2})).id());
