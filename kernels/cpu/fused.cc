@@ -6,9 +6,9 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <type_traits>
 
 #include "kernels/cpu/bfloat16.h"
+#include "kernels/cpu/fused_input.h"
 #include "kernels/cpu/fused_instruction.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/rows.h"
@@ -26,24 +26,6 @@ constexpr int64_t kPad = 16;           // floats; also between buffers, against 
 constexpr int64_t kLongRow = 512;      // rows from here on are cut into tiles of their own
 constexpr int64_t kMaxParts = 16;
 constexpr int64_t kPartElements = 32768;
-
-/// How a tile gets an input's elements.
-enum class Source : uint8_t {
-  kDirect,    // they lie in a row
-  kNumber,    // one for the whole tile
-  kRepeated,  // the same for every tile: copied into a buffer once
-  kGathered,  // copied into a buffer for each tile
-};
-
-struct Input {
-  Source source = Source::kDirect;
-  size_t bytes = 4;              // of an element
-  std::vector<int64_t> strides;  // over the merged dims
-  size_t buffer = 0;
-  bool dense = false;  // goes through memory as the tiles do
-
-  bool bf16() const { return bytes == sizeof(uint16_t); }
-};
 
 struct Sum {
   size_t slot = 0, output = 0;
@@ -151,7 +133,7 @@ class FusedKernel final : public Kernel {
       for (auto& m : merged) m = {0};
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      inputs_.push_back({Source::kDirect, dtype_size(node.inputs[i].dtype), merged[i], 0,
+      inputs_.push_back({FusedSource::kDirect, dtype_size(node.inputs[i].dtype), merged[i], 0,
                          is_dense(merged[i], dims_.size())});
     }
     for (size_t k = node.inputs.size(); k < merged.size(); ++k) {
@@ -190,18 +172,19 @@ class FusedKernel final : public Kernel {
     return true;
   }
 
-  Source source_of(const Input& input) const {
+  FusedSource source_of(const FusedInput& input) const {
     if (input.dense) {
-      return input.bf16() ? Source::kGathered : Source::kDirect;
+      return input.bf16() ? FusedSource::kGathered : FusedSource::kDirect;
     }
     const bool outer_moves = std::any_of(input.strides.begin(), input.strides.end() - 1,
                                          [](int64_t s) { return s != 0; });
     if (!by_rows_) {
-      if (input.bf16()) return Source::kGathered;
-      return input.strides.back() == 0 ? Source::kNumber : Source::kDirect;
+      if (input.bf16()) return FusedSource::kGathered;
+      return input.strides.back() == 0 ? FusedSource::kNumber : FusedSource::kDirect;
     }
-    if (outer_moves) return Source::kGathered;
-    return input.strides.back() == 0 && !input.bf16() ? Source::kNumber : Source::kRepeated;
+    if (outer_moves) return FusedSource::kGathered;
+    return input.strides.back() == 0 && !input.bf16() ? FusedSource::kNumber
+                                                      : FusedSource::kRepeated;
   }
 
   // Which tiles fit depends on the number of buffers, and which inputs need one on the tiles.
@@ -221,25 +204,25 @@ class FusedKernel final : public Kernel {
   size_t buffer_slot(size_t i) const { return inputs_.size() + outputs_.size() + i; }
   size_t number_slot(size_t i) const { return buffer_slot(kMaxBuffers) + i; }
 
-  const Input& input_of(const FusedOperand& o) const {
+  const FusedInput& input_of(const FusedOperand& o) const {
     return inputs_[static_cast<size_t>(o.index)];
   }
 
   bool is_number(const FusedOperand& o) const {
     return o.kind == Kind::kNumber ||
-           (o.kind == Kind::kInput && input_of(o).source == Source::kNumber);
+           (o.kind == Kind::kInput && input_of(o).source == FusedSource::kNumber);
   }
 
   void choose_sources(const FusedProgram& program) {
-    for (Input& input : inputs_) input.source = source_of(input);
+    for (FusedInput& input : inputs_) input.source = source_of(input);
     for (const FusedInstruction& i : program.instructions) {
       const bool all = std::all_of(i.operands.begin(), i.operands.end(),
                                    [&](const FusedOperand& o) { return is_number(o); });
       for (const FusedOperand& o : i.operands) {
         if (o.kind != Kind::kInput || !is_number(o)) continue;
         // Loops want an array at least once, and arrays of bool.
-        Input& input = inputs_[static_cast<size_t>(o.index)];
-        if (all || input.bytes == 1) input.source = Source::kGathered;
+        FusedInput& input = inputs_[static_cast<size_t>(o.index)];
+        if (all || input.bytes == 1) input.source = FusedSource::kGathered;
       }
     }
   }
@@ -253,8 +236,9 @@ class FusedKernel final : public Kernel {
     buffers_ = 0;
     deferred_.clear();
     choose_sources(program);
-    for (Input& input : inputs_) {
-      const bool copied = input.source == Source::kRepeated || input.source == Source::kGathered;
+    for (FusedInput& input : inputs_) {
+      const bool copied =
+          input.source == FusedSource::kRepeated || input.source == FusedSource::kGathered;
       if (copied) input.buffer = buffers_++;
     }
 
@@ -271,7 +255,7 @@ class FusedKernel final : public Kernel {
       for (const FusedOperand& o : from.operands) {
         int32_t& last =
             o.kind == Kind::kResult ? last_use[static_cast<size_t>(o.index)] : last_direct;
-        const bool direct = o.kind == Kind::kInput && input_of(o).source == Source::kDirect;
+        const bool direct = o.kind == Kind::kInput && input_of(o).source == FusedSource::kDirect;
         if (o.kind == Kind::kResult || direct) last = std::max(last, time);
       }
     }
@@ -293,8 +277,9 @@ class FusedKernel final : public Kernel {
           slots[k] = number_slot(numbers_.size());
           numbers_.push_back(static_cast<float>(o.number));
         } else if (o.kind == Kind::kInput) {
-          const Input& input = inputs_[index];
-          const bool in_place = input.source == Source::kDirect || input.source == Source::kNumber;
+          const FusedInput& input = inputs_[index];
+          const bool in_place =
+              input.source == FusedSource::kDirect || input.source == FusedSource::kNumber;
           in_types.push_back(computed(node.inputs[index]).dtype);
           slots[k] = in_place ? index : buffer_slot(input.buffer);
         } else {
@@ -388,77 +373,6 @@ class FusedKernel final : public Kernel {
     return scratch_at<std::byte>(args, s.scratch) + partial_bytes(s) * static_cast<size_t>(part);
   }
 
-  /// Offsets of the first elements of consecutive lines, which are indices over the outer dims.
-  class Lines {
-   public:
-    Lines(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int64_t line)
-        : dims_(dims), strides_(strides) {
-      for (size_t d = dims_.size() - 1; d-- > 0 && line != 0;) {
-        index_[d] = line % dims_[d];
-        line /= dims_[d];
-        offset_ += index_[d] * strides_[d];
-      }
-    }
-    int64_t offset() const { return offset_; }
-    void next() {
-      for (size_t d = dims_.size() - 1; d-- > 0;) {
-        offset_ += strides_[d];
-        if (++index_[d] < dims_[d]) return;
-        offset_ -= strides_[d] * dims_[d];
-        index_[d] = 0;
-      }
-    }
-
-   private:
-    const std::vector<int64_t>&dims_, &strides_;
-    std::array<int64_t, kMaxRank> index_{};
-    int64_t offset_ = 0;
-  };
-
-  Lines lines_from(int64_t line, const std::vector<int64_t>& strides) const {
-    return {dims_, strides, line};
-  }
-
-  static void convert(const uint16_t* x, float* y, int64_t n) { from_bf16(x, y, n); }
-  template <typename T>
-  static void convert(const T* x, T* y, int64_t n) {
-    std::memcpy(y, x, static_cast<size_t>(n) * sizeof(T));
-  }
-
-  template <typename T>
-  void gather(const Input& input, const void* from, int64_t line, int64_t rows, int64_t width,
-              int64_t column, std::byte* to) const {
-    // What is kept as bfloat16 is wanted as float.
-    using To = std::conditional_t<std::is_same_v<T, uint16_t>, float, T>;
-    const T* x = static_cast<const T*>(from) + column * input.strides.back();
-    To* y = reinterpret_cast<To*>(to);
-    Lines lines = lines_from(line, input.strides);
-    for (int64_t r = 0; r < rows; ++r, y += width, lines.next()) {
-      const T* row = x + lines.offset();
-      if (input.strides.back() == 0) {
-        To value;
-        convert(row, &value, 1);
-#pragma omp simd
-        for (int64_t k = 0; k < width; ++k) y[k] = value;
-      } else {
-        convert(row, y, width);
-      }
-    }
-  }
-
-  void copy(const Input& input, const void* from, int64_t line, int64_t rows, int64_t width,
-            int64_t column, std::byte* to) const {
-    if (input.bytes == 1)
-      gather<uint8_t>(input, from, line, rows, width, column, to);
-    else if (!input.bf16())
-      gather<float>(input, from, line, rows, width, column, to);
-    else if (input.dense)
-      from_bf16(static_cast<const uint16_t*>(from) + line * dims_.back() + column,
-                reinterpret_cast<float*>(to), rows * width);
-    else
-      gather<uint16_t>(input, from, line, rows, width, column, to);
-  }
-
   void run_tiles(const KernelArgs& args, int64_t begin, int64_t end, int64_t part) const {
     alignas(64) float storage[kTileFloats + static_cast<int64_t>(kMaxBuffers) * 2 * kPad];
     const int64_t stride = (rows_ * chunk_ + kPad - 1) / kPad * kPad + kPad;
@@ -471,8 +385,9 @@ class FusedKernel final : public Kernel {
       slots[number_slot(i)] = reinterpret_cast<std::byte*>(const_cast<float*>(&numbers_[i]));
     }
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (inputs_[i].source != Source::kRepeated) continue;
-      copy(inputs_[i], args.in[i], 0, rows_, chunk_, 0, slots[buffer_slot(inputs_[i].buffer)]);
+      if (inputs_[i].source != FusedSource::kRepeated) continue;
+      copy_input(dims_, inputs_[i], args.in[i], {0, rows_, 0, chunk_},
+                 slots[buffer_slot(inputs_[i].buffer)]);
     }
     for (int64_t t = begin; t < end; ++t) {
       const int64_t line = t / chunks_ * rows_, column = t % chunks_ * chunk_;
@@ -480,12 +395,13 @@ class FusedKernel final : public Kernel {
       const int64_t width = std::min(chunk_, dims_.back() - column);
       const int64_t n = rows * width, first = line * dims_.back() + column;
       for (size_t i = 0; i < inputs_.size(); ++i) {
-        const Input& input = inputs_[i];
-        if (input.source == Source::kGathered) {
-          copy(input, args.in[i], line, rows, width, column, slots[buffer_slot(input.buffer)]);
-        } else if (input.source != Source::kRepeated) {
+        const FusedInput& input = inputs_[i];
+        if (input.source == FusedSource::kGathered) {
+          copy_input(dims_, input, args.in[i], {line, rows, column, width},
+                     slots[buffer_slot(input.buffer)]);
+        } else if (input.source != FusedSource::kRepeated) {
           const int64_t at =
-              lines_from(line, input.strides).offset() + column * input.strides.back();
+              FusedLines(dims_, input.strides, line).offset() + column * input.strides.back();
           slots[i] = static_cast<std::byte*>(const_cast<void*>(args.in[i])) +
                      at * static_cast<int64_t>(input.bytes);
         }
@@ -520,7 +436,7 @@ class FusedKernel final : public Kernel {
     std::byte* acc = partial(args, s, part);
     const bool one_line = std::all_of(s.strides.begin(), s.strides.end() - 1,
                                       [](int64_t stride) { return stride == 0; });
-    Lines lines = lines_from(line, s.strides);
+    FusedLines lines(dims_, s.strides, line);
     if (s.sums_rows()) {
       double* y = reinterpret_cast<double*>(acc);
       if (one_line) {
@@ -569,7 +485,7 @@ class FusedKernel final : public Kernel {
   int64_t rows_ = 1, chunk_ = 0, chunks_ = 1;  // of a tile; pieces of a row
   bool by_rows_ = false;
   int64_t parts_ = 0;  // that keep sums of their own; 0: no sums but of whole rows
-  std::vector<Input> inputs_;
+  std::vector<FusedInput> inputs_;
   std::vector<Sum> sums_;
   std::vector<size_t> outputs_;  // bytes of an element; 0: a sum
   std::vector<FusedCall> code_;
