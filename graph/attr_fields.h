@@ -127,7 +127,8 @@ inline constexpr auto kFields<GeluAttrs> = std::tuple(Field{"tanh", &GeluAttrs::
 template <>
 inline constexpr auto kFields<AttentionAttrs> = std::tuple(
     Field{"scale", &AttentionAttrs::scale}, Field{"causal", &AttentionAttrs::causal},
-    Field{"token_major", &AttentionAttrs::token_major}, Field{"packed", &AttentionAttrs::packed});
+    Field{"token_major", &AttentionAttrs::token_major}, Field{"packed", &AttentionAttrs::packed},
+    Field{"sequence_first", &AttentionAttrs::sequence_first});
 template <>
 inline constexpr auto kFields<RecurrentAttrs> =
     std::tuple(Field{"reverse", &RecurrentAttrs::reverse},

@@ -211,17 +211,20 @@ struct GeluAttrs {
 /// Scores are `scale` q k^T plus the mask; `causal`: query i sees keys up to i + keys - queries.
 /// `token_major`: operands and result are [batch, tokens, heads, size] instead of
 /// [batch, heads, tokens, size]. `packed`: one operand [batch, tokens, 3, heads, size] holds q, k
-/// and v, and so does the gradient.
+/// and v, and so does the gradient. `sequence_first` (of either of these): tokens come before the
+/// batch.
 struct AttentionAttrs {
   double scale = 1;
   bool causal = false;
   bool token_major = false;
   bool packed = false;
+  bool sequence_first = false;
 };
 
 struct RecurrentAttrs {
   bool reverse = false;
-  bool linear_before_reset = false;  // Gru: the reset gate scales the recurrent product and its bias
+  bool linear_before_reset =
+      false;  // Gru: the reset gate scales the recurrent product and its bias
 };
 
 struct LayoutAttrs {

@@ -182,6 +182,9 @@ Types rms_norm_grad(const Args& a) {
 AttentionDims attention_dims(const AttentionAttrs& attrs, std::span<const TensorType> operands,
                              const TensorType* mask) {
   if (!std::isfinite(attrs.scale)) fail("scale ", attrs.scale, " must be finite");
+  if (attrs.sequence_first && !attrs.token_major && !attrs.packed) {
+    fail("sequence_first goes with token_major or packed");
+  }
   const int64_t rank = attrs.packed ? 5 : 4;
   for (const TensorType& t : operands) {
     if (t.rank() != rank) fail("an operand must have rank ", rank, ", given ", to_string(t));
@@ -193,8 +196,9 @@ AttentionDims attention_dims(const AttentionAttrs& attrs, std::span<const Tensor
   const AttentionDims n(attrs, operands);
   if (!attrs.packed) {
     const Shape &k = operands[1].shape, &v = operands[2].shape;
-    const size_t token = attrs.token_major ? 1 : 2, head = 3 - token;
-    if (k[0] != n.batch || v[0] != n.batch) fail("q, k and v differ in their batch");
+    const size_t batch = attrs.sequence_first ? 1 : 0, head = attrs.token_major ? 2 : 1,
+                 token = 3 - batch - head;
+    if (k[batch] != n.batch || v[batch] != n.batch) fail("q, k and v differ in their batch");
     if (k[3] != n.size) fail("q and k differ in the size of a head");
     if (v[token] != n.keys || v[head] != n.kv_heads) fail("k and v differ in tokens or heads");
     if (n.kv_heads == 0 ? n.heads != 0 : n.heads % n.kv_heads != 0) {
@@ -218,10 +222,7 @@ Types attention(const Args& a) {
   if (a.in.size() < count || a.in.size() > count + 1) fail("takes ", count, " operands and a mask");
   const AttentionDims n =
       attention_dims(attrs, a.in.first(count), a.in.size() > count ? &a.in[count] : nullptr);
-  const Shape y = attrs.token_major || attrs.packed
-                      ? Shape{n.batch, n.queries, n.heads, n.value_size}
-                      : Shape{n.batch, n.heads, n.queries, n.value_size};
-  return {{a.in[0].dtype, y}, {a.in[0].dtype, {n.batch, n.heads, n.queries}}};
+  return {{a.in[0].dtype, n.y_shape(attrs)}, {a.in[0].dtype, {n.batch, n.heads, n.queries}}};
 }
 
 Types attention_grad(const Args& a) {

@@ -191,7 +191,13 @@ struct Heads {
   int64_t batch, heads;
 };
 
-enum class Form { kHeadMajor, kTokenMajor, kPacked };
+/// Tokens before heads or behind them, or all of q, k and v in one tensor; with the batch before
+/// the tokens or behind them.
+struct Form {
+  bool token_major, packed, sequence_first;
+};
+constexpr Form kForms[] = {
+    {true, true, false}, {true, true, true}, {true, false, false}, {true, false, true}, {}};
 
 /// The parts of a view as attention sees them.
 struct Rows {
@@ -222,14 +228,19 @@ bool has_form(const RaiseContext& c, const View& view, bool turned, Form form, H
               int64_t part) {
   const Rows r = rows_of(view, turned);
   if (h.heads % r.repeat != 0) return false;
-  const int64_t heads = h.heads / r.repeat, parts = form == Form::kPacked ? 3 : 1;
-  if (form == Form::kPacked && r.repeat != 1) return false;
-  const int64_t n = r.tokens * heads * r.size * parts;
-  const bool head_major = form == Form::kHeadMajor;
-  const Axis head = {heads, head_major ? r.tokens * r.size : r.size};
-  const Axis token = {r.tokens, head_major ? r.size : parts * heads * r.size};
+  const int64_t heads = h.heads / r.repeat, parts = form.packed ? 3 : 1;
+  if (form.packed && r.repeat != 1) return false;
+  const int64_t row = heads * r.size * parts;  // of all heads of a token
+  Axis batch = {h.batch, r.tokens * row}, head = {heads, r.size}, token = {r.tokens, row};
+  if (!form.token_major) {
+    head.stride = r.tokens * r.size;
+    token.stride = r.size;
+  } else if (form.sequence_first) {
+    batch.stride = row;
+    token.stride = h.batch * row;
+  }
   return view.offset == (parts == 3 ? part * heads * r.size : 0) &&
-         c.type(view.base).size() == h.batch * n && r.lead == joined({{h.batch, n}, head}) &&
+         c.type(view.base).size() == h.batch * r.tokens * row && r.lead == joined({batch, head}) &&
          r.token == joined({token}) && r.element == joined({{r.size, 1}});
 }
 
@@ -367,20 +378,25 @@ Replacement match_attention(Builder& b, const Node& node, std::span<const Var>,
                                      views(c, view_of(c, v), false)};
   std::optional<Choice> choice;
   std::optional<Shape> mask;
-  for (const Form form : {Form::kPacked, Form::kTokenMajor, Form::kHeadMajor}) {
-    for (size_t step = 0; step <= lead && !choice; ++step) {
-      // Two leading dims are batch and heads, if they can be.
-      const size_t batch_dims = lead == 2 && step < 2 ? 1 - step : step;
+  for (const Form& form : kForms) {
+    for (size_t step = 0; step <= lead + 1 && !choice; ++step) {
+      // Two leading dims are batch and heads, if they can be; in the end, one dim may be both.
+      const bool hidden = step == lead + 1;
+      const size_t batch_dims = hidden ? lead : lead == 2 && step < 2 ? 1 - step : step;
       if (masked) mask = mask_shape(c.shape(scores->mask), lead, batch_dims);
       if (masked && !mask) continue;
-      const Heads h = {product(weights, 0, batch_dims), product(weights, batch_dims, lead)};
+      Heads h = {product(weights, 0, batch_dims), product(weights, batch_dims, lead)};
+      if (hidden) {
+        const Axes axes = rows_of(lists[0].back(), turned[0]).lead;
+        if (axes.size() != 2 || (masked && mask->size() > 2)) continue;
+        h = {axes[0].size, axes[1].size};
+      }
       const View* found[3];
       for (size_t i = 0; i < 3; ++i) {
         found[i] = find_form(c, lists[i], turned[i], form, h, static_cast<int64_t>(i));
       }
       if (found[0] == nullptr || found[1] == nullptr || found[2] == nullptr) continue;
-      if (form == Form::kPacked &&
-          (found[0]->base != found[1]->base || found[0]->base != found[2]->base)) {
+      if (form.packed && (found[0]->base != found[1]->base || found[0]->base != found[2]->base)) {
         continue;
       }
       if (rows_of(*found[1], turned[1]).repeat != rows_of(*found[2], turned[2]).repeat ||
@@ -392,17 +408,18 @@ Replacement match_attention(Builder& b, const Node& node, std::span<const Var>,
   }
   if (!choice) return {};
 
-  const bool packed = choice->form == Form::kPacked,
-             tokens_first = choice->form != Form::kHeadMajor;
+  const auto [tokens_first, packed, sequence_first] = choice->form;
   const AttentionAttrs attrs{scores->scale * choice->q->factor * choice->k->factor, causal,
-                             tokens_first, packed};
+                             tokens_first, packed, sequence_first};
   const auto operand = [&](const View& view, bool is_turned) {
     const Rows r = rows_of(view, is_turned);
     const int64_t batch = choice->heads.batch, heads = choice->heads.heads / r.repeat;
     const Var base = c.var(view.base);
-    if (packed) return reshape(base, {batch, r.tokens, 3, heads, r.size});
-    return tokens_first ? reshape(base, {batch, r.tokens, heads, r.size})
-                        : reshape(base, {batch, heads, r.tokens, r.size});
+    if (!attrs.token_major) return reshape(base, {batch, heads, r.tokens, r.size});
+    Shape shape = {batch, r.tokens, heads, r.size};
+    if (attrs.sequence_first) std::swap(shape[0], shape[1]);
+    if (attrs.packed) shape.insert(shape.begin() + 2, 3);
+    return reshape(base, shape);
   };
   std::vector<Var> operands = {operand(*choice->q, turned[0])};
   if (!packed) {
@@ -411,7 +428,10 @@ Replacement match_attention(Builder& b, const Node& node, std::span<const Var>,
   }
   if (masked) operands.push_back(reshape(c.var(scores->mask), *mask));
   Var y = b.add_all(Op::kAttention, operands, attrs)[0];
-  if (tokens_first) y = transpose(y, {0, 2, 1, 3});
+  if (sequence_first)
+    y = transpose(y, {1, 2, 0, 3});
+  else if (tokens_first)
+    y = transpose(y, {0, 2, 1, 3});
   return {{reshape(y, c.shape(node.outputs[0]))}};
 }
 

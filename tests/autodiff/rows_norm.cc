@@ -69,6 +69,10 @@ void add_attention(std::vector<Row>& rows) {
             {normal({2, 3, 4, 5}), normal({2, 6, 2, 5}), normal({2, 6, 2, 7})},
             {0.4, true, true, false});
   attention("packed", {normal({2, 4, 3, 2, 5})}, {0.5, true, true, true});
+  attention("sequence first, grouped",
+            {normal({3, 2, 4, 5}), normal({6, 2, 2, 5}), normal({6, 2, 2, 7})},
+            {0.4, true, true, false, true});
+  attention("packed, sequence first", {normal({4, 2, 3, 2, 5})}, {0.5, true, true, true, true});
   Tensor mask(DType::kFloat64, {4, 1, 6});
   for (size_t i = 0; i < 24; ++i) {
     mask.data<double>()[i] =

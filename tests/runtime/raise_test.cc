@@ -226,6 +226,39 @@ TEST_CASE("raise: attention with tokens first, and of one projection") {
   CHECK(attention_of(packed).causal);
 }
 
+TEST_CASE("raise: attention with the sequence first") {
+  // As nn.MultiheadAttention computes it: batch and heads are one dim of 6.
+  const Shape tokens_first = {5, 6, 4};
+  const auto turn = [](Var x) { return transpose(x, {1, 0, 2}); };
+  const auto apart = check_raised(
+      [&](Case& c) {
+        const auto heads = [&](const char* name) {
+          return turn(reshape(c.input(name, {5, 2, 12}), tokens_first));
+        };
+        const Var y = attend(heads("q"), heads("k"), heads("v"), 0.5);
+        c.result(reshape(turn(y), {5, 2, 12}));
+      },
+      {"Attention", "Reshape", "Reshape", "Reshape", "Reshape"});
+  CHECK(attention_of(apart).token_major);
+  const auto packed = check_raised(
+      [&](Case& c) {
+        const Var parts =
+            transpose(reshape(c.input("qkv", {5, 2, 36}), {1, 5, 2, 3, 12}), {3, 1, 2, 0, 4});
+        const auto heads = [&](int64_t i) {
+          const Var part =
+              c.b.add(Op::kSlice, {parts},
+                      SliceAttrs{{i, 0, 0, 0, 0}, {1, 1, 1, 1, 1}, {1, 5, 2, 1, 12}, {}});
+          return reshape(turn(reshape(part, tokens_first)), {2, 3, 5, 4});
+        };
+        const Var y = attend(heads(0), heads(1), heads(2), 0.5, causal_mask(c.b, 5));
+        c.result(reshape(transpose(y, {2, 0, 1, 3}), {5, 2, 12}));
+      },
+      {"Attention", "Reshape", "Reshape"});
+  CHECK(attention_of(packed).packed);
+  CHECK(attention_of(packed).sequence_first);
+  CHECK(attention_of(packed).causal);
+}
+
 TEST_CASE("raise: no attention where somebody reads the weights") {
   Case c;
   const Shape shape = {1, 2, 5, 4};

@@ -190,9 +190,13 @@ TEST_CASE("attention and its gradient on CPU") {
         check_attention(
             {Shape{1, queries, 4, size}, Shape{1, keys, 2, size}, Shape{1, keys, 2, value_size}},
             tokens);
+        check_attention(
+            {Shape{queries, 3, 4, size}, Shape{keys, 3, 2, size}, Shape{keys, 3, 2, value_size}},
+            {0.2, causal, true, false, true});
       }
       if (queries == keys) {
         check_attention({Shape{2, queries, 3, 2, 19}}, {0.3, causal, true, true});
+        check_attention({Shape{queries, 2, 3, 2, 19}}, {0.3, causal, true, true, true});
       }
     }
   }
