@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "graph/attrs.h"
+#include "graph/types.h"
 
 namespace trainrt {
 
@@ -34,12 +35,17 @@ struct BlockSums {
   double gx[kBlockChannels] = {};  // of g (x - mean)
 };
 
+/// Whether a result is too large for the caches to hold it until its reader comes: stores that pass
+/// by the cache save reading the lines first.
+inline bool passes_by_cache(const TensorType& t) { return t.bytes() > (size_t{1} << 20); }
+
 struct BlockOps {
   /// Adds `pixels` to the moments (pairwise update of Chan, Golub and LeVeque).
   void (*moments)(const float* x, int64_t pixels, BlockMoments& m);
-  /// y = act(a (x - mean) + b + residual); residual may be null, y may be an operand.
-  void (*normalize)(const BlockNorm& n, const float* x, const float* residual, float* y,
-                    int64_t pixels);
+  /// y = act(a (x - mean) + b + residual); residual may be null, y may be an operand. `stream`: y
+  /// passes by the cache.
+  void (*normalize)(const BlockNorm& n, const float* x, const float* residual, bool stream,
+                    float* y, int64_t pixels);
   /// Adds the sums of g and g (x - mean). The mask follows from x, or from y unless that is null;
   /// g is stored unless that is null, and may be dy.
   void (*grad_sums)(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,

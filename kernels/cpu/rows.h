@@ -10,6 +10,7 @@ namespace trainrt {
 
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> winograd_rows();
+std::span<const KernelRow> depthwise_rows();
 std::span<const KernelRow> conv_rows();
 std::span<const KernelRow> activation_rows();
 std::span<const KernelRow> attention_rows();

@@ -1,0 +1,141 @@
+// Depthwise convolutions of stride 1 and 2 and their gradients, in float32 on blocks of 16
+// channels.
+#include "kernels/cpu/conv_depthwise.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/threads.h"
+
+namespace trainrt {
+
+Support takes_depthwise(const TensorType& x, const TensorType& w, const TensorType& y,
+                        const ConvAttrs& attrs) {
+  if (x.layout != Layout::kNChw16c || y.layout != Layout::kNChw16c) {
+    return Support::no("takes activations in nChw16c");
+  }
+  if (attrs.group != x.shape[1] || attrs.group != y.shape[1]) {
+    return Support::no("takes a group for each channel");
+  }
+  if (x.shape[1] % kBlockChannels != 0) return Support::no("takes channels in whole blocks of 16");
+  const int64_t kernel = w.shape[2];
+  if (w.shape[3] != kernel || (kernel != 3 && kernel != 5)) {
+    return Support::no("takes 3x3 and 5x5 filters");
+  }
+  const int64_t stride = attrs.strides[0];
+  if (attrs.strides[1] != stride || stride > 2 || attrs.dilations[0] != 1 ||
+      attrs.dilations[1] != 1) {
+    return Support::no("takes strides 1 and 2, the same both ways, and no dilation");
+  }
+  for (const auto* pads : {&attrs.pads_begin, &attrs.pads_end}) {
+    if (std::max((*pads)[0], (*pads)[1]) >= kernel) {
+      return Support::no("takes pads smaller than the filter");
+    }
+  }
+  return x.size() == 0 || y.size() == 0 ? Support::no("takes no empty operand") : Support::yes();
+}
+
+DepthwisePlan::DepthwisePlan(const TensorType& x, const TensorType& w, const TensorType& y,
+                             const ConvAttrs& attrs, Scratch& scratch)
+    : shape_{x.shape[2], x.shape[3],       y.shape[2],          y.shape[3],
+             w.shape[2], attrs.strides[0], attrs.pads_begin[0], attrs.pads_begin[1]},
+      batch_(x.shape[0]),
+      blocks_(x.shape[1] / kBlockChannels),
+      threads_(x.size() < kParallelElements ? 1 : cpu_threads()) {
+  const auto floats = [&](int64_t n) {
+    return book(scratch, sizeof(float) * static_cast<size_t>(n));
+  };
+  buffers_ = floats(threads_ * shape_.buffer());
+  weights_ = floats(blocks_ * filter());
+  parts_ = floats(blocks_ * batch_ * filter());
+}
+
+void DepthwisePlan::load_weights(const KernelArgs& args, const float* w) const {
+  const int64_t taps = filter() / kBlockChannels;
+  float* to = scratch_at<float>(args, weights_);
+  for (int64_t block = 0; block < blocks_; ++block, to += filter()) {
+    for (int64_t c = 0; c < kBlockChannels; ++c) {
+      for (int64_t t = 0; t < taps; ++t) to[t * kBlockChannels + c] = *w++;
+    }
+  }
+}
+
+void DepthwisePlan::sum_weight_parts(const KernelArgs& args, int64_t block, float* dw) const {
+  const int64_t taps = filter() / kBlockChannels;
+  const float* parts = weight_part(args, 0, block);
+  float* to = dw + block * filter();
+  for (int64_t c = 0; c < kBlockChannels; ++c) {
+    for (int64_t t = 0; t < taps; ++t) {
+      double sum = 0;
+      for (int64_t n = 0; n < batch_; ++n) sum += parts[n * filter() + t * kBlockChannels + c];
+      *to++ = static_cast<float>(sum);
+    }
+  }
+}
+
+namespace {
+
+Support takes_conv(const NodeView& node) {
+  Support s = all_float(node);
+  if (!s.ok) return s;
+  const auto& attrs = node.attr<ConvAttrs>();
+  if (attrs.relu || node.inputs.size() > 2) return Support::no("takes no bias and no ReLU");
+  const auto &a = node.inputs[0], &b = node.inputs[1], &out = node.outputs[0];
+  if (node.op == Op::kConv) return takes_depthwise(a, b, out, attrs);
+  if (node.op == Op::kConvDataGrad) return takes_depthwise(out, b, a, attrs);
+  return takes_depthwise(a, out, b, attrs);
+}
+
+std::unique_ptr<Kernel> plan_conv(const NodeView& node, Scratch& scratch) {
+  const TensorType &x = node.inputs[0], &w = node.inputs[1], &y = node.outputs[0];
+  const DepthwisePlan plan(x, w, y, node.attr<ConvAttrs>(), scratch);
+  const bool stream = passes_by_cache(y);
+  return make_kernel([=](const KernelArgs& args) {
+    plan.load_weights(args, args.input<float>(1));
+    plan.for_each_plane(args, [&](int64_t block, int64_t n, float* buffer) {
+      depthwise_ops().forward(plan.shape(), args.input<float>(0) + plan.x_at(n, block), nullptr,
+                              plan.weights(args, block), stream, buffer,
+                              args.output<float>(0) + plan.y_at(n, block));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> plan_data_grad(const NodeView& node, Scratch& scratch) {
+  const TensorType &dy = node.inputs[0], &w = node.inputs[1], &dx = node.outputs[0];
+  const DepthwisePlan plan(dx, w, dy, node.attr<ConvAttrs>(), scratch);
+  const bool stream = passes_by_cache(dx);
+  return make_kernel([=](const KernelArgs& args) {
+    plan.load_weights(args, args.input<float>(1));
+    plan.for_each_plane(args, [&](int64_t block, int64_t n, float* buffer) {
+      depthwise_ops().data_grad(plan.shape(), args.input<float>(0) + plan.y_at(n, block),
+                                plan.weights(args, block), nullptr, nullptr, stream, buffer,
+                                args.output<float>(0) + plan.x_at(n, block), nullptr);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> plan_weight_grad(const NodeView& node, Scratch& scratch) {
+  const TensorType &x = node.inputs[0], &dy = node.inputs[1], &dw = node.outputs[0];
+  const DepthwisePlan plan(x, dw, dy, node.attr<ConvAttrs>(), scratch);
+  return make_kernel([=](const KernelArgs& args) {
+    plan.for_each_plane(args, [&](int64_t block, int64_t n, float* buffer) {
+      depthwise_ops().weight_grad(plan.shape(), args.input<float>(0) + plan.x_at(n, block), nullptr,
+                                  args.input<float>(1) + plan.y_at(n, block), buffer,
+                                  plan.weight_part(args, n, block));
+    });
+    plan.for_each_block(
+        args, [&](int64_t block) { plan.sum_weight_parts(args, block, args.output<float>(0)); });
+  });
+}
+
+constexpr KernelRow kRows[] = {
+    {Op::kConv, "cpu.depthwise", takes_conv, plan_conv, false, true},
+    {Op::kConvDataGrad, "cpu.depthwise", takes_conv, plan_data_grad, false, true},
+    {Op::kConvWeightGrad, "cpu.depthwise", takes_conv, plan_weight_grad, false, true},
+};
+
+}  // namespace
+
+std::span<const KernelRow> depthwise_rows() { return kRows; }
+
+}  // namespace trainrt
