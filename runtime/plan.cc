@@ -9,6 +9,7 @@
 #include "runtime/cost.h"
 #include "runtime/layout.h"
 #include "runtime/memory_planner.h"
+#include "runtime/norm_conv.h"
 
 namespace trainrt {
 namespace {
@@ -49,7 +50,9 @@ std::string_view section_name(Section section) {
 
 Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
     : graph_(std::move(graph)) {
-  assign_layouts(graph_, RowTable(options.kernels));
+  const RowTable table(options.kernels);
+  assign_layouts(graph_, table);
+  fuse_norm_conv(graph_, table);
   Diagnostics problems;
   rows_ = partition(graph_, options.kernels, problems);
   problems.throw_if_any(ErrorCode::kUnsupported, "the model cannot be run");

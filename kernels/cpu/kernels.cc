@@ -14,7 +14,7 @@ std::span<const KernelRow> cpu_kernels() {
              cross_entropy_rows, layer_norm_rows,   batch_norm_rows, batch_norm_blocked_rows,
              reorder_rows,       pool_blocked_rows, copy_rows,       transpose_rows,
              gather_rows,        dropout_rows,      pool_rows,       interpolate_rows,
-             optimizer_rows,     recurrent_rows,
+             optimizer_rows,     recurrent_rows,    norm_conv_rows,
          }) {
       const auto part = family();
       all.insert(all.end(), part.begin(), part.end());

@@ -24,6 +24,7 @@ std::span<const KernelRow> cross_entropy_rows();
 std::span<const KernelRow> layer_norm_rows();
 std::span<const KernelRow> batch_norm_rows();
 std::span<const KernelRow> batch_norm_blocked_rows();
+std::span<const KernelRow> norm_conv_rows();
 std::span<const KernelRow> copy_rows();  // Slice, Concat, Split, Pad, Expand, Fill, …
 std::span<const KernelRow> transpose_rows();
 std::span<const KernelRow> gather_rows();

@@ -1,6 +1,8 @@
-// Depthwise convolutions on blocks of 16 channels.
+// Depthwise convolutions on blocks of 16 channels, alone and with the BatchNorm before them.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <random>
 
 #include "tests/kernels/cpu/row_check.h"
 
@@ -73,6 +75,58 @@ TEST_CASE("what depthwise rows refuse") {
           "takes strides 1 and 2, the same both ways, and no dilation");
   const DepthwiseCase padded = {{2, 32, 8, 8}, 3, 1, {3, 1, 1, 1}};
   refuses(padded, padded.attrs({}), padded.w(), 1, "takes pads smaller than the filter");
+}
+
+/// x, and the mean and variance of its channels.
+struct Statistics {
+  Tensor x, mean, variance;
+
+  explicit Statistics(const Shape& shape)
+      : x(DType::kFloat32, shape),
+        mean(DType::kFloat32, {shape[1]}),
+        variance(DType::kFloat32, {shape[1]}) {
+    std::mt19937 random(7);
+    for (float& v : x.data<float>()) {
+      v = std::uniform_real_distribution<float>(-1.0f, 2.0f)(random);
+    }
+    const int64_t pixels = shape[2] * shape[3];
+    const auto value = [&](int64_t n, int64_t c, int64_t p) -> double {
+      return x.data<float>()[static_cast<size_t>((n * shape[1] + c) * pixels + p)];
+    };
+    for (int64_t c = 0; c < shape[1]; ++c) {
+      double sum = 0, squares = 0;
+      for (int64_t n = 0; n < shape[0]; ++n) {
+        for (int64_t p = 0; p < pixels; ++p) {
+          sum += value(n, c, p);
+          squares += value(n, c, p) * value(n, c, p);
+        }
+      }
+      const double count = static_cast<double>(shape[0] * pixels), m = sum / count;
+      mean.data<float>()[static_cast<size_t>(c)] = static_cast<float>(m);
+      variance.data<float>()[static_cast<size_t>(c)] = static_cast<float>(squares / count - m * m);
+    }
+  }
+};
+
+TEST_CASE("BatchNorm inside a depthwise convolution, and the gradient of both") {
+  for (const DepthwiseCase& c : kCases) {
+    if (c.x[0] * c.x[2] * c.x[3] < 4) continue;  // the variance is all rounding
+    const Shape channels = {c.x[1]};
+    const Statistics s(c.x);
+    for (const Activation a : {Activation::kNone, Activation::kRelu, Activation::kClip}) {
+      const bool clip = a == Activation::kClip;
+      const NormConvAttrs attrs({1, 1e-3, a, clip ? -0.5 : 0, clip ? 0.8 : 0}, c.attrs({}));
+      check_rows({Op::kNormConv, {Operand(s.x), channels, channels, c.w()}, attrs, 0b1, 0b1},
+                 {3e-5, false});
+      check_rows(
+          {Op::kNormConvGrad,
+           {c.y(), Operand(s.x), channels, channels, Operand(s.mean), Operand(s.variance), c.w()},
+           attrs,
+           0b11,
+           0b1},
+          {3e-5, false});
+    }
+  }
 }
 
 }  // namespace
