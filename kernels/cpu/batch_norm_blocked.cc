@@ -183,7 +183,7 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
         [&](int64_t block, int64_t n, float*) {
           const int64_t at = s.offset(n, block);
           ops.grad(block_of[block].norm, block_of[block].grad, g != nullptr,
-                   (g != nullptr ? g : dy) + at, x + at, dx + at, s.pixels);
+                   (g != nullptr ? g : dy) + at, x + at, false, dx + at, s.pixels);
         });
   });
 }

@@ -68,6 +68,17 @@ struct Part {
   HWY_INLINE V apply(V x) const { return hn::MulAdd(a, hn::Sub(x, mean), b); }
 };
 
+/// Channels [c, c + lanes) of a BlockNormGrad.
+struct GradPart {
+  V dy, x, constant;
+  GradPart(D d, const BlockNormGrad& k, int64_t c)
+      : dy(hn::LoadU(d, k.dy + c)),
+        x(hn::LoadU(d, k.x + c)),
+        constant(hn::LoadU(d, k.constant + c)) {}
+  /// dx from g and x - mean
+  HWY_INLINE V apply(V g, V e) const { return hn::MulAdd(dy, g, hn::MulAdd(x, e, constant)); }
+};
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace trainrt

@@ -176,15 +176,14 @@ void grad_sums(const BlockNorm& n, const float* dy, const float* x, const float*
   }
 }
 
-template <Activation A>
+template <Activation A, bool kPastCache>
 void grad_as(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const float* x, float* dx,
              int64_t pixels) {
   const D d;
   for_each_chunk(pixels, [&](int64_t begin, int64_t count) HWY_ATTR {
     for_each_part([&](int64_t c) HWY_ATTR {
       const Part part(d, n, c);
-      const V kd = hn::LoadU(d, k.dy + c), kx = hn::LoadU(d, k.x + c);
-      const V constant = hn::LoadU(d, k.constant + c);
+      const GradPart factors(d, k, c);
       for (int64_t p = begin; p < begin + count; ++p) {
         const int64_t i = p * kStride + c;
         const V e = hn::Sub(hn::LoadU(d, x + i), part.mean);
@@ -192,22 +191,27 @@ void grad_as(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const 
         if constexpr (A != Activation::kNone) {
           v = passed<A>(d, n, hn::MulAdd(part.a, e, part.b), v);
         }
-        hn::StoreU(hn::MulAdd(kd, v, hn::MulAdd(kx, e, constant)), d, dx + i);
+        store<kPastCache>(factors.apply(v, e), dx + i);
       }
     });
   });
 }
 
+template <Activation A>
+void grad_with(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const float* x,
+               bool stream, float* dx, int64_t pixels) {
+  stream ? grad_as<A, true>(n, k, dy, x, dx, pixels) : grad_as<A, false>(n, k, dy, x, dx, pixels);
+}
+
 void grad(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* dy, const float* x,
-          float* dx, int64_t pixels) {
-  const Activation activation = masked ? Activation::kNone : n.activation;
-  switch (activation) {
+          bool stream, float* dx, int64_t pixels) {
+  switch (masked ? Activation::kNone : n.activation) {
     case Activation::kNone:
-      return grad_as<Activation::kNone>(n, k, dy, x, dx, pixels);
+      return grad_with<Activation::kNone>(n, k, dy, x, stream, dx, pixels);
     case Activation::kRelu:
-      return grad_as<Activation::kRelu>(n, k, dy, x, dx, pixels);
+      return grad_with<Activation::kRelu>(n, k, dy, x, stream, dx, pixels);
     case Activation::kClip:
-      return grad_as<Activation::kClip>(n, k, dy, x, dx, pixels);
+      return grad_with<Activation::kClip>(n, k, dy, x, stream, dx, pixels);
   }
 }
 

@@ -50,9 +50,10 @@ struct BlockOps {
   /// g is stored unless that is null, and may be dy.
   void (*grad_sums)(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,
                     int64_t pixels, BlockSums& sums);
-  /// dx may be an operand. `masked`: dy is g already.
+  /// dx may be an operand. `masked`: dy is g already. `stream`: dx passes by the cache, and who
+  /// asks for it calls hwy::FlushStream() before other threads read.
   void (*grad)(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* dy,
-               const float* x, float* dx, int64_t pixels);
+               const float* x, bool stream, float* dx, int64_t pixels);
 
   /// best[j] = max(best[j], x[j * stride]) for `outputs` rows of 16; NaN wins.
   void (*max)(const float* x, int64_t stride, float* best, int64_t outputs);

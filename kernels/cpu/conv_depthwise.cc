@@ -108,8 +108,8 @@ std::unique_ptr<Kernel> plan_data_grad(const NodeView& node, Scratch& scratch) {
     plan.load_weights(args, args.input<float>(1));
     plan.for_each_plane(args, [&](int64_t block, int64_t n, float* buffer) {
       depthwise_ops().data_grad(plan.shape(), args.input<float>(0) + plan.y_at(n, block),
-                                plan.weights(args, block), nullptr, nullptr, stream, buffer,
-                                args.output<float>(0) + plan.x_at(n, block), nullptr);
+                                plan.weights(args, block), stream, buffer,
+                                args.output<float>(0) + plan.x_at(n, block));
     });
   });
 }

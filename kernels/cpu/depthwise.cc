@@ -176,20 +176,22 @@ void forward(const DepthwiseShape& s, const float* x, const BlockNorm* norm, con
   hwy::FlushStream();
 }
 
+/// f(h, row) with each row of dx.
 // Row h of dx belongs to tap r of row o of y where h + pad = o stride + r; so with
-// h + pad = q stride + phase, tap phase + u stride meets row q - u. Columns likewise.
-template <Activation A, bool kMask, bool kPastCache>
-void data_grad_as(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm* norm,
-                  const float* x, float* buffer, float* dx, BlockSums* sums) {
+// h + pad = q stride + phase, tap phase + u stride meets row q - u. Columns likewise: pixels of one
+// phase have the same taps. They go through a row in the cache, so that memory is written in order.
+template <typename F>
+HWY_INLINE void for_each_gradient_row(const DepthwiseShape& s, const float* dy, const float* w,
+                                      float* buffer, const F& f) {
   const D d;
   const int64_t reach = (s.kernel + s.stride - 1) / s.stride;  // most taps of a phase
+  float* row = buffer;
   Rows rows(dy, s.out_height, s.out_width, reach - 1, (s.width - 1 + s.pad_left) / s.stride + reach,
-            reach, nullptr, buffer);
+            reach, nullptr, buffer + s.width * kStride);
   Tap taps[kMaxKernel * kMaxKernel];
   for (int64_t h = 0; h < s.height; ++h) {
     const int64_t q = (h + s.pad_top) / s.stride, row_phase = (h + s.pad_top) % s.stride;
     rows.fill(q);
-    HWY_ALIGN float g[kBlockChannels] = {}, gx[kBlockChannels] = {};
     for (int64_t phase = 0; phase < s.stride; ++phase) {
       const int64_t m = std::max<int64_t>(s.pad_left - phase + s.stride - 1, 0) / s.stride;
       const int64_t first = m * s.stride + phase - s.pad_left;  // column of dx
@@ -203,58 +205,53 @@ void data_grad_as(const DepthwiseShape& s, const float* dy, const float* w, cons
         }
       }
       const int64_t n = (s.width - first + s.stride - 1) / s.stride, step = s.stride * kStride;
-      const int64_t at = (h * s.width + first) * kStride;
+      float* to = row + first * kStride;
       for_each_part([&](int64_t c) HWY_ATTR {
-        if constexpr (kMask) {
-          const Part part(d, *norm, c);
-          V s0 = hn::Load(d, g + c), t0 = hn::Load(d, gx + c);
-          row_of<1>(taps, count, n, c, [&](int64_t j, V sum) HWY_ATTR {
-            const int64_t i = at + j * step + c;
-            const V e = hn::Sub(hn::LoadU(d, x + i), part.mean);
-            sum = passed<A>(d, *norm, hn::MulAdd(part.a, e, part.b), sum);
-            s0 = hn::Add(s0, sum);
-            t0 = hn::MulAdd(sum, e, t0);
-            store<kPastCache>(sum, dx + i);
-          });
-          hn::Store(s0, d, g + c);
-          hn::Store(t0, d, gx + c);
-        } else {
-          row_of<1>(taps, count, n, c, [&](int64_t j, V sum) HWY_ATTR {
-            store<kPastCache>(sum, dx + at + j * step + c);
-          });
-        }
+        row_of<1>(taps, count, n, c,
+                  [&](int64_t j, V sum) HWY_ATTR { hn::StoreU(sum, d, to + j * step + c); });
       });
     }
-    if constexpr (kMask) {
-      for (int64_t i = 0; i < kBlockChannels; ++i) {
-        sums->g[i] += g[i];
-        sums->gx[i] += gx[i];
+    f(h, row);
+  }
+}
+
+template <bool kPastCache>
+void data_grad_as(const DepthwiseShape& s, const float* dy, const float* w, float* buffer,
+                  float* dx) {
+  const D d;
+  for_each_gradient_row(s, dy, w, buffer, [&](int64_t h, const float* row) HWY_ATTR {
+    float* to = dx + h * s.width * kStride;
+    for_each_part([&](int64_t c) HWY_ATTR {
+      for (int64_t i = c; i < s.width * kStride; i += kStride) {
+        store<kPastCache>(hn::LoadU(d, row + i), to + i);
       }
-    }
-  }
+    });
+  });
+  if constexpr (kPastCache) hwy::FlushStream();
 }
 
-template <Activation A, bool kMask>
-void data_grad_with(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm* norm,
-                    const float* x, bool stream, float* buffer, float* dx, BlockSums* sums) {
-  stream ? data_grad_as<A, kMask, true>(s, dy, w, norm, x, buffer, dx, sums)
-         : data_grad_as<A, kMask, false>(s, dy, w, norm, x, buffer, dx, sums);
+void data_grad(const DepthwiseShape& s, const float* dy, const float* w, bool stream, float* buffer,
+               float* dx) {
+  stream ? data_grad_as<true>(s, dy, w, buffer, dx) : data_grad_as<false>(s, dy, w, buffer, dx);
+}
+
+void norm_grad_sums(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm& norm,
+                    const float* x, float* buffer, float* g, BlockSums& sums) {
+  const BlockOps& ops = block_ops();
+  for_each_gradient_row(s, dy, w, buffer, [&](int64_t h, const float* row) {
+    const int64_t at = h * s.width * kStride;
+    ops.grad_sums(norm, row, x + at, nullptr, g != nullptr ? g + at : nullptr, s.width, sums);
+  });
+}
+
+void norm_grad(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm& norm,
+               const BlockNormGrad& k, const float* x, float* buffer, float* dx) {
+  const BlockOps& ops = block_ops();
+  for_each_gradient_row(s, dy, w, buffer, [&](int64_t h, const float* row) {
+    const int64_t at = h * s.width * kStride;
+    ops.grad(norm, k, false, row, x + at, true, dx + at, s.width);
+  });
   hwy::FlushStream();
-}
-
-void data_grad(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm* norm,
-               const float* x, bool stream, float* buffer, float* dx, BlockSums* sums) {
-  using enum Activation;
-  if (norm == nullptr)
-    return data_grad_with<kNone, false>(s, dy, w, norm, x, stream, buffer, dx, sums);
-  switch (norm->activation) {
-    case kNone:
-      return data_grad_with<kNone, true>(s, dy, w, norm, x, stream, buffer, dx, sums);
-    case kRelu:
-      return data_grad_with<kRelu, true>(s, dy, w, norm, x, stream, buffer, dx, sums);
-    case kClip:
-      return data_grad_with<kClip, true>(s, dy, w, norm, x, stream, buffer, dx, sums);
-  }
 }
 
 template <int64_t kStep, int kKernel>
@@ -313,7 +310,9 @@ void weight_grad(const DepthwiseShape& s, const float* x, const BlockNorm* norm,
 
 }  // namespace
 
-DepthwiseOps make_depthwise_ops() { return {forward, data_grad, weight_grad}; }
+DepthwiseOps make_depthwise_ops() {
+  return {forward, data_grad, weight_grad, norm_grad_sums, norm_grad};
+}
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE

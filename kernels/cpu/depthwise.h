@@ -17,24 +17,32 @@ struct DepthwiseShape {
   int64_t taps() const { return kernel * kernel; }
   int64_t in() const { return height * width * kBlockChannels; }
   int64_t out() const { return out_height * out_width * kBlockChannels; }
-  /// Floats of a thread's buffer: as many padded rows as a filter has, and one of zeros.
+  /// Floats of a thread's buffer: a row of x, as many padded rows as a filter has, and one of
+  /// zeros.
   int64_t buffer() const {
     const int64_t row = std::max(pad_left + width, out_width * stride) + 2 * kernel;
-    return (kernel + 1) * row * kBlockChannels;
+    return (width + (kernel + 1) * row) * kBlockChannels;
   }
 };
 
-/// Weights and their gradients are [tap][16]. `norm`, unless null: x is the operand of a
-/// BatchNorm, whose result is what is convolved.
+/// Weights and their gradients are [tap][16]. `norm`: x is the operand of a BatchNorm, whose result
+/// is what is convolved; null where there is none. `stream`: the result passes by the cache.
 struct DepthwiseOps {
-  /// `stream`: y passes by the cache.
   void (*forward)(const DepthwiseShape& s, const float* x, const BlockNorm* norm, const float* w,
                   bool stream, float* buffer, float* y);
-  /// dx; with `norm` what its activation lets pass of it, which is added to `sums` too.
-  void (*data_grad)(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm* norm,
-                    const float* x, bool stream, float* buffer, float* dx, BlockSums* sums);
+  void (*data_grad)(const DepthwiseShape& s, const float* dy, const float* w, bool stream,
+                    float* buffer, float* dx);
   void (*weight_grad)(const DepthwiseShape& s, const float* x, const BlockNorm* norm,
                       const float* dy, float* buffer, float* dw);
+
+  // With g = what norm's activation lets pass of the gradient to its result:
+  /// Adds the sums of g and g (x - mean); g is stored unless that is null.
+  void (*norm_grad_sums)(const DepthwiseShape& s, const float* dy, const float* w,
+                         const BlockNorm& norm, const float* x, float* buffer, float* g,
+                         BlockSums& sums);
+  /// The gradient to x, which passes by the cache.
+  void (*norm_grad)(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm& norm,
+                    const BlockNormGrad& k, const float* x, float* buffer, float* dx);
 };
 
 /// For the best target of this processor.

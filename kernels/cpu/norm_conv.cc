@@ -8,8 +8,9 @@
 namespace trainrt {
 namespace {
 
-// Bytes of a block of all images that the second pass still finds in the cache.
-constexpr int64_t kCached = 1 << 20;
+// Bytes of a block of all images that the second pass still finds in the cache. The gradient of a
+// larger one is made twice rather than written, read and written again.
+constexpr size_t kCached = size_t{1} << 20;
 
 Support takes_norm_conv(const NodeView& node) {
   Support s = all_float(node);
@@ -59,7 +60,7 @@ std::unique_ptr<Kernel> plan_norm_conv_grad(const NodeView& node, Scratch& scrat
   const auto& attrs = node.attr<NormConvAttrs>();
   const BlockedShape s(x.shape);
   const DepthwisePlan plan(x, w, dz, attrs.conv(), scratch);
-  const bool stream = s.batch * s.pixels * kBlockChannels * sizeof(float) > kCached;
+  const bool cached = x.bytes() / static_cast<size_t>(s.blocks) <= kCached;
   struct Block {
     BlockNorm norm;
     BlockNormGrad grad;
@@ -86,8 +87,8 @@ std::unique_ptr<Kernel> plan_norm_conv_grad(const NodeView& node, Scratch& scrat
           BlockSums& sum = sums[block * s.batch + n] = {};
           depthwise_ops().weight_grad(plan.shape(), from + at, &norm, gradient, buffer,
                                       plan.weight_part(args, n, block));
-          depthwise_ops().data_grad(plan.shape(), gradient, plan.weights(args, block), &norm,
-                                    from + at, stream, buffer, dx + at, &sum);
+          depthwise_ops().norm_grad_sums(plan.shape(), gradient, plan.weights(args, block), norm,
+                                         from + at, buffer, cached ? dx + at : nullptr, sum);
         },
         [&](int64_t block) {
           block_of[block].grad =
@@ -95,10 +96,17 @@ std::unique_ptr<Kernel> plan_norm_conv_grad(const NodeView& node, Scratch& scrat
                              args.output<float>(1), args.output<float>(2));
           plan.sum_weight_parts(args, block, args.output<float>(3));
         },
-        [&](int64_t block, int64_t n, float*) {
+        [&](int64_t block, int64_t n, float* buffer) {
           const int64_t at = s.offset(n, block);
-          block_ops().grad(block_of[block].norm, block_of[block].grad, true, dx + at, from + at,
-                           dx + at, s.pixels);
+          const BlockNorm& norm = block_of[block].norm;
+          const BlockNormGrad& k = block_of[block].grad;
+          if (cached) {
+            block_ops().grad(norm, k, true, dx + at, from + at, false, dx + at, s.pixels);
+          } else {
+            depthwise_ops().norm_grad(plan.shape(), dz_at + plan.y_at(n, block),
+                                      plan.weights(args, block), norm, k, from + at, buffer,
+                                      dx + at);
+          }
         });
   });
 }
