@@ -21,7 +21,6 @@ class DepthwisePlan {
                 const ConvAttrs& attrs, Scratch& scratch);
 
   const DepthwiseShape& shape() const { return shape_; }
-  int64_t batch() const { return batch_; }
   int64_t x_at(int64_t image, int64_t block) const {
     return (image * blocks_ + block) * shape_.in();
   }
