@@ -2,8 +2,6 @@
 
 #include <optional>
 
-#include "graph/infer.h"
-
 namespace trainrt {
 namespace {
 

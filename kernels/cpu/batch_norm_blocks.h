@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "kernels/cpu/block_ops.h"
-#include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
 
 namespace trainrt {

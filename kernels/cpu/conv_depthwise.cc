@@ -17,7 +17,9 @@ Support takes_depthwise(const TensorType& x, const TensorType& w, const TensorTy
   if (attrs.group != x.shape[1] || attrs.group != y.shape[1]) {
     return Support::no("takes a group for each channel");
   }
-  if (x.shape[1] % kBlockChannels != 0) return Support::no("takes channels in whole blocks of 16");
+  if (2 * x.size() < x.stored_size()) {
+    return Support::no("takes channels that fill half of their blocks");
+  }
   const int64_t kernel = w.shape[2];
   if (w.shape[3] != kernel || (kernel != 3 && kernel != 5)) {
     return Support::no("takes 3x3 and 5x5 filters");
@@ -40,7 +42,8 @@ DepthwisePlan::DepthwisePlan(const TensorType& x, const TensorType& w, const Ten
     : shape_{x.shape[2], x.shape[3],       y.shape[2],          y.shape[3],
              w.shape[2], attrs.strides[0], attrs.pads_begin[0], attrs.pads_begin[1]},
       batch_(x.shape[0]),
-      blocks_(x.shape[1] / kBlockChannels),
+      channels_(x.shape[1]),
+      blocks_((channels_ + kBlockChannels - 1) / kBlockChannels),
       threads_(x.size() < kParallelElements ? 1 : cpu_threads()) {
   const auto floats = [&](int64_t n) {
     return book(scratch, sizeof(float) * static_cast<size_t>(n));
@@ -51,20 +54,21 @@ DepthwisePlan::DepthwisePlan(const TensorType& x, const TensorType& w, const Ten
 }
 
 void DepthwisePlan::load_weights(const KernelArgs& args, const float* w) const {
-  const int64_t taps = filter() / kBlockChannels;
+  const int64_t taps = shape_.taps();
   float* to = scratch_at<float>(args, weights_);
-  for (int64_t block = 0; block < blocks_; ++block, to += filter()) {
-    for (int64_t c = 0; c < kBlockChannels; ++c) {
-      for (int64_t t = 0; t < taps; ++t) to[t * kBlockChannels + c] = *w++;
-    }
+  // Zeros in the channels that pad the last block: its results are 0 there.
+  std::fill_n(to + (blocks_ - 1) * filter(), filter(), 0.0f);
+  for (int64_t c = 0; c < channels_; ++c) {
+    float* channel = to + c / kBlockChannels * filter() + c % kBlockChannels;
+    for (int64_t t = 0; t < taps; ++t) channel[t * kBlockChannels] = *w++;
   }
 }
 
 void DepthwisePlan::sum_weight_parts(const KernelArgs& args, int64_t block, float* dw) const {
-  const int64_t taps = filter() / kBlockChannels;
+  const int64_t taps = shape_.taps(), first = block * kBlockChannels;
   const float* parts = weight_part(args, 0, block);
-  float* to = dw + block * filter();
-  for (int64_t c = 0; c < kBlockChannels; ++c) {
+  float* to = dw + first * taps;
+  for (int64_t c = 0; c < std::min(kBlockChannels, channels_ - first); ++c) {
     for (int64_t t = 0; t < taps; ++t) {
       double sum = 0;
       for (int64_t n = 0; n < batch_; ++n) sum += parts[n * filter() + t * kBlockChannels + c];

@@ -66,10 +66,10 @@ class DepthwisePlan {
   }
 
  private:
-  int64_t filter() const { return shape_.kernel * shape_.kernel * kBlockChannels; }
+  int64_t filter() const { return shape_.taps() * kBlockChannels; }
 
   DepthwiseShape shape_;
-  int64_t batch_, blocks_, threads_;
+  int64_t batch_, channels_, blocks_, threads_;
   size_t buffers_, weights_, parts_;
 };
 

@@ -34,7 +34,8 @@ struct DepthwiseCase {
 };
 
 // Odd sizes, sizes below the filter, tiles of every length, pads that differ, fewer blocks than
-// threads, blocks that do not divide among them, results above and below what passes by the cache.
+// threads, blocks that do not divide among them, padded blocks, results above and below what passes
+// by the cache.
 const std::vector<DepthwiseCase> kCases = {
     {{2, 16, 7, 7}, 3, 1, {1, 1, 1, 1}},   {{2, 32, 8, 9}, 3, 2, {1, 1, 1, 1}},
     {{1, 80, 14, 15}, 3, 1, {1, 1, 1, 1}}, {{3, 48, 11, 6}, 3, 1, {0, 0, 0, 0}},
@@ -43,6 +44,8 @@ const std::vector<DepthwiseCase> kCases = {
     {{2, 16, 9, 8}, 3, 2, {2, 0, 0, 2}},   {{2, 32, 11, 10}, 5, 1, {2, 2, 2, 2}},
     {{2, 16, 12, 13}, 5, 2, {2, 2, 2, 2}}, {{1, 16, 7, 5}, 5, 2, {0, 4, 3, 1}},
     {{3, 32, 57, 59}, 3, 1, {1, 1, 1, 1}}, {{4, 16, 70, 66}, 3, 2, {1, 1, 1, 1}},
+    {{2, 24, 9, 10}, 3, 2, {1, 1, 1, 1}},  {{3, 40, 8, 7}, 5, 1, {2, 2, 2, 2}},
+    {{2, 24, 49, 48}, 3, 1, {1, 1, 1, 1}}, {{2, 8, 9, 9}, 3, 1, {1, 1, 1, 1}},
     {{1, 16, 50, 49}, 3, 1, {0, 2, 1, 0}}, {{1, 32, 48, 51}, 5, 1, {2, 2, 2, 2}},
 };
 
@@ -70,8 +73,8 @@ TEST_CASE("what depthwise rows refuse") {
   ConvAttrs dense = plain.attrs({});
   dense.group = 1;
   refuses(plain, dense, {32, 32, 3, 3}, 1, "takes a group for each channel");
-  const DepthwiseCase odd = {{2, 24, 8, 8}, 3, 1, {1, 1, 1, 1}};
-  refuses(odd, odd.attrs({}), odd.w(), 1, "takes channels in whole blocks of 16");
+  const DepthwiseCase few = {{2, 7, 8, 8}, 3, 1, {1, 1, 1, 1}};
+  refuses(few, few.attrs({}), few.w(), 1, "takes channels that fill half of their blocks");
   const DepthwiseCase wide = {{2, 32, 8, 8}, 7, 1, {3, 3, 3, 3}};
   refuses(wide, wide.attrs({}), wide.w(), 1, "takes 3x3 and 5x5 filters");
   const DepthwiseCase far = {{2, 32, 8, 8}, 3, 3, {1, 1, 1, 1}};
