@@ -123,6 +123,13 @@ inline constexpr auto kFields<NormAttrs> = std::tuple(Field{"axis", &NormAttrs::
                                                       Field{"lo", &NormAttrs::lo},
                                                       Field{"hi", &NormAttrs::hi});
 template <>
+inline constexpr auto kFields<NormConvAttrs> = std::tuple(
+    Field{"strides", &NormConvAttrs::strides}, Field{"dilations", &NormConvAttrs::dilations},
+    Field{"pads_begin", &NormConvAttrs::pads_begin}, Field{"pads_end", &NormConvAttrs::pads_end},
+    Field{"group", &NormConvAttrs::group}, Field{"epsilon", &NormConvAttrs::epsilon},
+    Field{"activation", &NormConvAttrs::activation}, Field{"lo", &NormConvAttrs::lo},
+    Field{"hi", &NormConvAttrs::hi});
+template <>
 inline constexpr auto kFields<GeluAttrs> = std::tuple(Field{"tanh", &GeluAttrs::tanh});
 template <>
 inline constexpr auto kFields<AttentionAttrs> = std::tuple(

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -203,6 +204,32 @@ struct NormAttrs {
   double lo = 0, hi = 0;                      // kClip's bounds; the gradient passes at them
 };
 
+/// BatchNorm with its activation, then Conv.
+struct NormConvAttrs {
+  std::vector<int64_t> strides, dilations, pads_begin, pads_end;
+  int64_t group = 1;
+  double epsilon = 1e-5;
+  Activation activation = Activation::kNone;
+  double lo = 0, hi = 0;
+
+  NormConvAttrs() = default;
+  NormConvAttrs(const NormAttrs& norm, const ConvAttrs& conv)
+      : strides(conv.strides),
+        dilations(conv.dilations),
+        pads_begin(conv.pads_begin),
+        pads_end(conv.pads_end),
+        group(conv.group),
+        epsilon(norm.epsilon),
+        activation(norm.activation),
+        lo(norm.lo),
+        hi(norm.hi) {}
+  NormAttrs norm() const { return {1, epsilon, activation, lo, hi}; }
+  /// `shape`: of the result, for gradients
+  ConvAttrs conv(Shape shape = {}) const {
+    return {strides, dilations, pads_begin, pads_end, group, std::move(shape), false};
+  }
+};
+
 /// tanh: the approximation x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) of x Phi(x).
 struct GeluAttrs {
   bool tanh = false;
@@ -274,8 +301,8 @@ using Attrs =
                  ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
                  GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
                  TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
-                 NormAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs, FusedAttrs,
-                 LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
+                 NormAttrs, NormConvAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs,
+                 FusedAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs
 /// of OptimizerUpdate. The hyper input is float64[2]: learning rate, number of this step (from 1).

@@ -80,6 +80,22 @@ Types conv_weight_grad(const Args& a) {
   return {{a.in[0].dtype, attr.shape}};
 }
 
+Types norm_conv(const Args& a) {
+  const auto& attrs = a.attr<NormConvAttrs>();
+  const Types norm = infer_types(Op::kBatchNorm, a.in.first(3), attrs.norm());
+  const TensorType operands[] = {norm[0], a.in[3]};
+  return {infer_types(Op::kConv, operands, attrs.conv())[0], norm[1], norm[2]};
+}
+
+Types norm_conv_grad(const Args& a) {
+  const TensorType operands[] = {a.in[1], a.in[2], a.in[3], a.in[6]};
+  const Types forward = infer_types(Op::kNormConv, operands, a.attrs);
+  check_same_type(a.in[0], forward[0], "operand 0");
+  check_same_type(a.in[4], forward[1], "mean");
+  check_same_type(a.in[5], forward[2], "variance");
+  return {a.in[1], a.in[2], a.in[3], a.in[6]};
+}
+
 // Whether each of `count` windows holds a cell of [0, in), so that maxima and means exist. Windows
 // beginning at s < 0 reach their first cell after ceil(-s / dilation) taps.
 bool windows_hold_cells(int64_t in, int64_t count, int64_t kernel, int64_t stride, int64_t dilation,
@@ -219,6 +235,8 @@ constexpr Row kRows[] = {
     {Op::kConv, conv},
     {Op::kConvDataGrad, conv_data_grad},
     {Op::kConvWeightGrad, conv_weight_grad},
+    {Op::kNormConv, norm_conv},
+    {Op::kNormConvGrad, norm_conv_grad},
     {Op::kMaxPool, pool},
     {Op::kMaxPoolIndices, pool},
     {Op::kMaxPoolGrad, max_pool_grad},

@@ -28,6 +28,10 @@ int64_t node_flops(const Graph& graph, const Node& node) {
     }
     case Op::kConv:
       return conv_flops(out, shape(1));
+    case Op::kNormConv:
+      return conv_flops(out, shape(3));
+    case Op::kNormConvGrad:
+      return 2 * conv_flops(shape(0), shape(6));
     case Op::kConvDataGrad:
       return conv_flops(shape(0), shape(1));
     case Op::kConvWeightGrad:

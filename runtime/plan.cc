@@ -9,6 +9,7 @@
 #include "runtime/cost.h"
 #include "runtime/layout.h"
 #include "runtime/memory_planner.h"
+#include "runtime/norm_conv.h"
 #include "runtime/precision.h"
 
 namespace trainrt {
@@ -52,6 +53,7 @@ Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
     : graph_(std::move(graph)) {
   const RowTable table(options.kernels);
   assign_layouts(graph_, table);
+  fuse_norm_conv(graph_, table);
   if (options.bf16) assign_bfloat16(graph_, table);
   Diagnostics problems;
   rows_ = partition(graph_, options.kernels, problems);

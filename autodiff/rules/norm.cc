@@ -133,6 +133,8 @@ constexpr GradRow kRows[] = {
     {Op::kAttentionGrad, nullptr, GradKind::kUnsupported},
     {Op::kBatchNorm, batch_norm_grad},
     {Op::kBatchNormGrad, nullptr, GradKind::kUnsupported},
+    {Op::kNormConv, nullptr, GradKind::kUnsupported},
+    {Op::kNormConvGrad, nullptr, GradKind::kUnsupported},
     {Op::kCrossEntropy, cross_entropy_grad, GradKind::kRule, kClassIds},
     {Op::kCrossEntropyGrad, nullptr, GradKind::kUnsupported},
     {Op::kNllLoss, nll_loss_grad, GradKind::kRule, kClassIds},

@@ -8,29 +8,17 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/block_ops.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trainrt {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::CappedTag<float, kBlockChannels>;
 using DI = hn::RebindToSigned<D>;
-using V = hn::Vec<D>;
 using M = hn::Mask<D>;
 
-constexpr int64_t kStride = kBlockChannels;
 // Pixels that are summed in float32 before double takes over; 16 KiB of one operand.
 constexpr int64_t kChunk = 256;
-
-/// f(offset of the channels) once per vector of a block: vectors narrower than a block sweep a
-/// chunk, which the cache holds, several times.
-template <typename F>
-HWY_INLINE void for_each_part(const F& f) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
-  for (int64_t c = 0; c < kBlockChannels; c += lanes) f(c);
-}
 
 /// f(begin, pixels) over chunks.
 template <typename F>
@@ -38,71 +26,63 @@ HWY_INLINE void for_each_chunk(int64_t pixels, const F& f) {
   for (int64_t p = 0; p < pixels; p += kChunk) f(p, std::min(kChunk, pixels - p));
 }
 
-/// Sum of term(pixel) with four chains.
-template <typename F>
-HWY_INLINE V sum_of(int64_t pixels, const F& term) {
+/// Adds x - shift and its square over `pixels` to `sum` and `squares`, with four chains each.
+HWY_INLINE void add_deviations(const float* x, int64_t pixels, V shift, double* sum,
+                               double* squares) {
   const D d;
-  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  V s[4], q[4];
+#pragma GCC unroll 4
+  for (int k = 0; k < 4; ++k) s[k] = q[k] = hn::Zero(d);
+  const auto step = [&](int64_t p, int k) HWY_ATTR {
+    const V e = hn::Sub(hn::LoadU(d, x + p * kStride), shift);
+    s[k] = hn::Add(s[k], e);
+    q[k] = hn::MulAdd(e, e, q[k]);
+  };
   int64_t p = 0;
   for (; p + 4 <= pixels; p += 4) {
-    s0 = hn::Add(s0, term(p));
-    s1 = hn::Add(s1, term(p + 1));
-    s2 = hn::Add(s2, term(p + 2));
-    s3 = hn::Add(s3, term(p + 3));
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) step(p + k, k);
   }
-  for (; p < pixels; ++p) s0 = hn::Add(s0, term(p));
-  return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
-}
-
-void moments(const float* x, int64_t pixels, BlockMoments& m) {
-  const D d;
+  for (; p < pixels; ++p) step(p, 0);
+  HWY_ALIGN float total[kBlockChannels], total_squares[kBlockChannels];
+  hn::Store(hn::Add(hn::Add(s[0], s[1]), hn::Add(s[2], s[3])), d, total);
+  hn::Store(hn::Add(hn::Add(q[0], q[1]), hn::Add(q[2], q[3])), d, total_squares);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < lanes; ++i) {
+    sum[i] += total[i];
+    squares[i] += total_squares[i];
+  }
+}
+
+// One sweep, of deviations from the mean of the first pixels. That mean is at most
+// sqrt(pixels / kLead) standard deviations off, so that little is lost when its part is taken out.
+void moments(const float* x, int64_t pixels, BlockMoments& m) {
+  constexpr int64_t kLead = 64;
+  const D d;
+  const int64_t lead = std::min(pixels, kLead);
+  const double count = static_cast<double>(pixels), total = m.count + count;
+  HWY_ALIGN float shift[kBlockChannels];
+  double sum[kBlockChannels] = {}, squares[kBlockChannels] = {}, unused[kBlockChannels] = {};
+  for_each_part([&](int64_t c)
+                    HWY_ATTR { add_deviations(x + c, lead, hn::Zero(d), sum + c, unused + c); });
+  for (int64_t i = 0; i < kBlockChannels; ++i) {
+    shift[i] = static_cast<float>(sum[i] / static_cast<double>(lead));
+    sum[i] = 0;
+  }
   for_each_chunk(pixels, [&](int64_t begin, int64_t n) HWY_ATTR {
-    const float* chunk = x + begin * kStride;
-    const double count = static_cast<double>(n), total = m.count + count;
     for_each_part([&](int64_t c) HWY_ATTR {
-      HWY_ALIGN float sum[kBlockChannels], center[kBlockChannels], squares[kBlockChannels];
-      hn::Store(
-          sum_of(n, [&](int64_t p) HWY_ATTR { return hn::LoadU(d, chunk + p * kStride + c); }), d,
-          sum);
-      for (int64_t i = 0; i < lanes; ++i) center[i] = static_cast<float>(sum[i] / count);
-      const V mean = hn::Load(d, center);
-      hn::Store(sum_of(n,
-                       [&](int64_t p) HWY_ATTR {
-                         const V e = hn::Sub(hn::LoadU(d, chunk + p * kStride + c), mean);
-                         return hn::Mul(e, e);
-                       }),
-                d, squares);
-      for (int64_t i = 0; i < lanes; ++i) {
-        // The deviations were taken from the rounded mean.
-        const double exact = sum[i] / count, off = exact - center[i];
-        const double delta = exact - m.mean[c + i];
-        m.squares[c + i] +=
-            squares[i] - off * off * count + delta * delta * m.count * count / total;
-        m.mean[c + i] += delta * count / total;
-      }
+      add_deviations(x + begin * kStride + c, n, hn::Load(d, shift + c), sum + c, squares + c);
     });
-    m.count = total;
   });
+  for (int64_t i = 0; i < kBlockChannels; ++i) {
+    const double mean = sum[i] / count, delta = shift[i] + mean - m.mean[i];
+    m.squares[i] += squares[i] - mean * sum[i] + delta * delta * m.count * count / total;
+    m.mean[i] += delta * count / total;
+  }
+  m.count = total;
 }
 
-HWY_INLINE V activated(D d, const BlockNorm& n, V v) {
-  if (n.activation == Activation::kRelu) return hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
-  if (n.activation != Activation::kClip) return v;
-  const V lo = hn::Set(d, n.lo), hi = hn::Set(d, n.hi);
-  v = hn::IfThenElse(hn::Lt(v, lo), lo, v);
-  return hn::IfThenElse(hn::Gt(v, hi), hi, v);
-}
-
-/// Channels [c, c + lanes) of a BlockNorm.
-struct Part {
-  V mean, a, b;
-  Part(D d, const BlockNorm& n, int64_t c)
-      : mean(hn::LoadU(d, n.mean + c)), a(hn::LoadU(d, n.a + c)), b(hn::LoadU(d, n.b + c)) {}
-  HWY_INLINE V apply(V x) const { return hn::MulAdd(a, hn::Sub(x, mean), b); }
-};
-
-template <Activation A, bool Residual>
+template <Activation A, bool kResidual, bool kPastCache>
 void normalize_as(const BlockNorm& n, const float* x, const float* residual, float* y,
                   int64_t pixels) {
   const D d;
@@ -114,43 +94,36 @@ void normalize_as(const BlockNorm& n, const float* x, const float* residual, flo
       for (int64_t p = begin; p < begin + count; ++p) {
         const int64_t i = p * kStride + c;
         V v = part.apply(hn::LoadU(d, x + i));
-        if constexpr (Residual) v = hn::Add(v, hn::LoadU(d, residual + i));
-        hn::StoreU(activated(d, fixed, v), d, y + i);
+        if constexpr (kResidual) v = hn::Add(v, hn::LoadU(d, residual + i));
+        store<kPastCache>(activated(d, fixed, v), y + i);
       }
     });
   });
+  if constexpr (kPastCache) hwy::FlushStream();
 }
 
 template <Activation A>
-void normalize_with(const BlockNorm& n, const float* x, const float* residual, float* y,
-                    int64_t pixels) {
-  if (residual != nullptr)
-    normalize_as<A, true>(n, x, residual, y, pixels);
-  else
-    normalize_as<A, false>(n, x, residual, y, pixels);
+void normalize_with(const BlockNorm& n, const float* x, const float* residual, bool stream,
+                    float* y, int64_t pixels) {
+  if (residual != nullptr) {
+    stream ? normalize_as<A, true, true>(n, x, residual, y, pixels)
+           : normalize_as<A, true, false>(n, x, residual, y, pixels);
+  } else {
+    stream ? normalize_as<A, false, true>(n, x, residual, y, pixels)
+           : normalize_as<A, false, false>(n, x, residual, y, pixels);
+  }
 }
 
-void normalize(const BlockNorm& n, const float* x, const float* residual, float* y,
+void normalize(const BlockNorm& n, const float* x, const float* residual, bool stream, float* y,
                int64_t pixels) {
   switch (n.activation) {
     case Activation::kNone:
-      return normalize_with<Activation::kNone>(n, x, residual, y, pixels);
+      return normalize_with<Activation::kNone>(n, x, residual, stream, y, pixels);
     case Activation::kRelu:
-      return normalize_with<Activation::kRelu>(n, x, residual, y, pixels);
+      return normalize_with<Activation::kRelu>(n, x, residual, stream, y, pixels);
     case Activation::kClip:
-      return normalize_with<Activation::kClip>(n, x, residual, y, pixels);
+      return normalize_with<Activation::kClip>(n, x, residual, stream, y, pixels);
   }
-}
-
-/// dy where the activation of v (or v itself, kRelu) lets it pass.
-template <Activation A>
-HWY_INLINE V passed(D d, const BlockNorm& n, V v, V dy) {
-  if constexpr (A == Activation::kRelu) return hn::IfThenElseZero(hn::Gt(v, hn::Zero(d)), dy);
-  if constexpr (A == Activation::kClip) {
-    return hn::IfThenElseZero(hn::And(hn::Ge(v, hn::Set(d, n.lo)), hn::Le(v, hn::Set(d, n.hi))),
-                              dy);
-  }
-  return dy;
 }
 
 template <Activation A, bool FromY>
@@ -203,15 +176,14 @@ void grad_sums(const BlockNorm& n, const float* dy, const float* x, const float*
   }
 }
 
-template <Activation A>
+template <Activation A, bool kPastCache>
 void grad_as(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const float* x, float* dx,
              int64_t pixels) {
   const D d;
   for_each_chunk(pixels, [&](int64_t begin, int64_t count) HWY_ATTR {
     for_each_part([&](int64_t c) HWY_ATTR {
       const Part part(d, n, c);
-      const V kd = hn::LoadU(d, k.dy + c), kx = hn::LoadU(d, k.x + c);
-      const V constant = hn::LoadU(d, k.constant + c);
+      const GradPart factors(d, k, c);
       for (int64_t p = begin; p < begin + count; ++p) {
         const int64_t i = p * kStride + c;
         const V e = hn::Sub(hn::LoadU(d, x + i), part.mean);
@@ -219,22 +191,27 @@ void grad_as(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const 
         if constexpr (A != Activation::kNone) {
           v = passed<A>(d, n, hn::MulAdd(part.a, e, part.b), v);
         }
-        hn::StoreU(hn::MulAdd(kd, v, hn::MulAdd(kx, e, constant)), d, dx + i);
+        store<kPastCache>(factors.apply(v, e), dx + i);
       }
     });
   });
 }
 
+template <Activation A>
+void grad_with(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const float* x,
+               bool stream, float* dx, int64_t pixels) {
+  stream ? grad_as<A, true>(n, k, dy, x, dx, pixels) : grad_as<A, false>(n, k, dy, x, dx, pixels);
+}
+
 void grad(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* dy, const float* x,
-          float* dx, int64_t pixels) {
-  const Activation activation = masked ? Activation::kNone : n.activation;
-  switch (activation) {
+          bool stream, float* dx, int64_t pixels) {
+  switch (masked ? Activation::kNone : n.activation) {
     case Activation::kNone:
-      return grad_as<Activation::kNone>(n, k, dy, x, dx, pixels);
+      return grad_with<Activation::kNone>(n, k, dy, x, stream, dx, pixels);
     case Activation::kRelu:
-      return grad_as<Activation::kRelu>(n, k, dy, x, dx, pixels);
+      return grad_with<Activation::kRelu>(n, k, dy, x, stream, dx, pixels);
     case Activation::kClip:
-      return grad_as<Activation::kClip>(n, k, dy, x, dx, pixels);
+      return grad_with<Activation::kClip>(n, k, dy, x, stream, dx, pixels);
   }
 }
 

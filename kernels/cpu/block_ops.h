@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "graph/attrs.h"
+#include "graph/types.h"
 
 namespace trainrt {
 
@@ -34,19 +35,25 @@ struct BlockSums {
   double gx[kBlockChannels] = {};  // of g (x - mean)
 };
 
+/// Whether a result is too large for the caches to hold it until its reader comes: stores that pass
+/// by the cache save reading the lines first.
+inline bool passes_by_cache(const TensorType& t) { return t.bytes() > (size_t{1} << 20); }
+
 struct BlockOps {
   /// Adds `pixels` to the moments (pairwise update of Chan, Golub and LeVeque).
   void (*moments)(const float* x, int64_t pixels, BlockMoments& m);
-  /// y = act(a (x - mean) + b + residual); residual may be null, y may be an operand.
-  void (*normalize)(const BlockNorm& n, const float* x, const float* residual, float* y,
-                    int64_t pixels);
+  /// y = act(a (x - mean) + b + residual); residual may be null, y may be an operand. `stream`: y
+  /// passes by the cache.
+  void (*normalize)(const BlockNorm& n, const float* x, const float* residual, bool stream,
+                    float* y, int64_t pixels);
   /// Adds the sums of g and g (x - mean). The mask follows from x, or from y unless that is null;
   /// g is stored unless that is null, and may be dy.
   void (*grad_sums)(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,
                     int64_t pixels, BlockSums& sums);
-  /// dx may be an operand. `masked`: dy is g already.
+  /// dx may be an operand. `masked`: dy is g already. `stream`: dx passes by the cache, and who
+  /// asks for it calls hwy::FlushStream() before other threads read.
   void (*grad)(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* dy,
-               const float* x, float* dx, int64_t pixels);
+               const float* x, bool stream, float* dx, int64_t pixels);
 
   /// best[j] = max(best[j], x[j * stride]) for `outputs` rows of 16; NaN wins.
   void (*max)(const float* x, int64_t stride, float* best, int64_t outputs);

@@ -10,6 +10,7 @@ namespace trainrt {
 
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> winograd_rows();
+std::span<const KernelRow> depthwise_rows();
 std::span<const KernelRow> conv_rows();
 std::span<const KernelRow> activation_rows();
 std::span<const KernelRow> attention_rows();
@@ -23,6 +24,7 @@ std::span<const KernelRow> cross_entropy_rows();
 std::span<const KernelRow> layer_norm_rows();
 std::span<const KernelRow> batch_norm_rows();
 std::span<const KernelRow> batch_norm_blocked_rows();
+std::span<const KernelRow> norm_conv_rows();
 std::span<const KernelRow> copy_rows();  // Slice, Concat, Split, Pad, Expand, Fill, …
 std::span<const KernelRow> transpose_rows();
 std::span<const KernelRow> gather_rows();

@@ -206,6 +206,7 @@ std::span<const KernelRow> reference_interpolate_kernels();
 std::span<const KernelRow> reference_roi_kernels();
 std::span<const KernelRow> reference_softmax_kernels();
 std::span<const KernelRow> reference_norm_kernels();
+std::span<const KernelRow> reference_norm_conv_kernels();
 std::span<const KernelRow> reference_attention_kernels();
 std::span<const KernelRow> reference_recurrent_kernels();
 std::span<const KernelRow> reference_loss_kernels();

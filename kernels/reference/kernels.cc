@@ -18,7 +18,7 @@ std::vector<KernelRow> all_rows() {
            reference_norm_kernels(),        reference_loss_kernels(),
            reference_random_kernels(),      reference_state_kernels(),
            reference_fused_kernels(),       reference_attention_kernels(),
-           reference_recurrent_kernels(),
+           reference_recurrent_kernels(),   reference_norm_conv_kernels(),
        }) {
     rows.insert(rows.end(), family.begin(), family.end());
   }

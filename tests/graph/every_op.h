@@ -150,6 +150,7 @@ forward:
 %n8, %n9 = RmsNorm(%x, %x1) axis=1
 %n10, %n11, %n12 = BatchNorm(%img, %run, %run, %img) activation=relu
 %n13, %n14, %n15 = BatchNorm(%img, %run, %run) activation=clip lo=-1 hi=6
+%nc0, %nc1, %nc2 = NormConv(%img, %run, %run, %w) strides=[2,1] dilations=[1,2] pads_begin=[1,0] pads_end=[0,1] group=2 activation=clip hi=6
 %at0, %at1 = Attention(%qkv) scale=0.5 causal=true token_major=true packed=true
 %at2, %at3 = Attention(%heads, %heads, %heads, %mask)
 %ly, %lc, %lg = Lstm(%seq4, %wl, %h0, %h0) reverse=true
@@ -181,6 +182,7 @@ backward:
 %g23 = SiluGrad(%x, %x)
 %g24, %g25 = RmsNormGrad(%x, %x, %n9, %x1) axis=1
 %g26, %g27, %g28, %g29 = BatchNormGrad(%img, %img, %run, %n6, %n7, %n10) activation=relu
+%ng0, %ng1, %ng2, %ng3 = NormConvGrad(%y, %img, %run, %run, %nc1, %nc2, %w) strides=[2,1] dilations=[1,2] pads_begin=[1,0] pads_end=[0,1] group=2 activation=clip hi=6
 %g30 = AttentionGrad(%at0, %qkv, %at0, %at1) scale=0.5 causal=true token_major=true packed=true
 %g31, %g32, %g33 = AttentionGrad(%at2, %heads, %heads, %heads, %at2, %at3, %mask)
 %g19 = CrossEntropyGrad(%ce, %x, %ids) ignore_index=1

@@ -332,6 +332,23 @@ TEST_CASE("infer: Conv") {
   refused(Op::kConv, {i64({1, 4, 5, 5}), i64({4, 4, 3, 3})}, conv2d(), "floating");
 }
 
+TEST_CASE("infer: NormConv and its gradient") {
+  const NormConvAttrs attrs({}, conv2d(2, 1, 1, 4));
+  const TensorType x = f32({2, 4, 7, 7}), channel = f32({4}), w = f32({8, 1, 3, 3});
+  const std::vector<TensorType> in = {x, channel, channel, w};
+  CHECK(inferred(Op::kNormConv, in, attrs) == "float32[2,8,4,4] float32[4] float32[4]");
+  refused(Op::kNormConv, {x, f32({5}), channel, w}, attrs, "scale");
+  refused(Op::kNormConv, {x, channel, channel, f32({8, 2, 3, 3})}, attrs, "group");
+  NormConvAttrs negative = attrs;
+  negative.epsilon = -1;
+  refused(Op::kNormConv, in, negative, "epsilon");
+  const TensorType dz = f32({2, 8, 4, 4});
+  CHECK(inferred(Op::kNormConvGrad, {dz, x, channel, channel, channel, channel, w}, attrs) ==
+        "float32[2,4,7,7] float32[4] float32[4] float32[8,1,3,3]");
+  refused(Op::kNormConvGrad, {x, x, channel, channel, channel, channel, w}, attrs, "operand 0");
+  refused(Op::kNormConvGrad, {dz, x, channel, channel, f32({8}), channel, w}, attrs, "mean");
+}
+
 TEST_CASE("infer: gradients of Conv take the shapes of the forward pass") {
   const Attrs data = conv2d(2, 1, 1, 1, {1, 3, 6, 6});
   CHECK(inferred(Op::kConvDataGrad, {f32({1, 4, 3, 3}), f32({4, 3, 3, 3})}, data) ==

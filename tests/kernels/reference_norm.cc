@@ -108,6 +108,50 @@ TEST_CASE("BatchNormGrad by differences") {
   });
 }
 
+NormConvAttrs norm_conv(Activation activation) {
+  ConvAttrs conv;
+  conv.strides = {2, 1};
+  conv.dilations = {1, 1};
+  conv.pads_begin = {1, 0};
+  conv.pads_end = {0, 1};
+  conv.group = 2;
+  return {{1, 1e-3, activation, -0.25, 0.75}, conv};
+}
+
+TEST_CASE("NormConv is BatchNorm, then Conv") {
+  const NormConvAttrs a = norm_conv(Activation::kClip);
+  const Tensor x = noise({2, 2, 4, 5}, 1), scale = noise({2}, 2), bias = noise({2}, 3);
+  const Tensor w = noise({4, 1, 3, 2}, 4);
+  const auto fused = eval_all(Op::kNormConv, {x, scale, bias, w}, a);
+  const auto norm = eval_all(Op::kBatchNorm, {x, scale, bias}, a.norm());
+  check_close(fused[0], eval(Op::kConv, {norm[0], w}, a.conv()));
+  check_close(fused[1], norm[1]);
+  check_close(fused[2], norm[2]);
+}
+
+TEST_CASE("NormConvGrad by differences") {
+  for (const Activation activation : {Activation::kNone, Activation::kClip}) {
+    const NormConvAttrs a = norm_conv(activation);
+    const Tensor x = noise({2, 2, 4, 5}, 1), scale = noise({2}, 2), bias = noise({2}, 3);
+    const Tensor w = noise({4, 1, 3, 2}, 4);
+    const auto z = eval_all(Op::kNormConv, {x, scale, bias, w}, a);
+    const Tensor dz = noise(z[0].shape(), 5);
+    const auto grads = eval_all(Op::kNormConvGrad, {dz, x, scale, bias, z[1], z[2], w}, a);
+    check_gradient(x, dz, grads[0], [&](const Tensor& t) {
+      return eval_all(Op::kNormConv, {t, scale, bias, w}, a)[0];
+    });
+    check_gradient(scale, dz, grads[1], [&](const Tensor& t) {
+      return eval_all(Op::kNormConv, {x, t, bias, w}, a)[0];
+    });
+    check_gradient(bias, dz, grads[2], [&](const Tensor& t) {
+      return eval_all(Op::kNormConv, {x, scale, t, w}, a)[0];
+    });
+    check_gradient(w, dz, grads[3], [&](const Tensor& t) {
+      return eval_all(Op::kNormConv, {x, scale, bias, t}, a)[0];
+    });
+  }
+}
+
 TEST_CASE("CrossEntropy: values, ignored positions, large logits") {
   const Tensor x = tensor<double>({0, std::log(3.0), 5000, 0, 1, 1}, {3, 2});
   const Tensor t = vec<int64_t>({1, 1, -100});

@@ -1,0 +1,208 @@
+#include "runtime/norm_conv.h"
+
+#include <optional>
+
+namespace trainrt {
+namespace {
+
+size_t at(int32_t index) { return static_cast<size_t>(index); }
+
+/// The nodes that become two; the gradients are there all or not at all.
+struct Match {
+  NodeId norm, conv, data_grad, weight_grad, norm_grad;
+};
+
+class NormConvPass {
+ public:
+  NormConvPass(const Graph& graph, const RowTable& rows)
+      : graph_(graph), rows_(rows), readers_(readers(graph)), leaves_(at(graph.value_count())) {
+    for (const Output& o : graph.outputs()) leaves_[at(o.value.index)] = true;
+  }
+
+  bool find() {
+    role_.resize(at(graph_.node_count()));
+    for (int32_t i = 0; i < graph_.node_count(); ++i) {
+      if (graph_.node(NodeId{i}).op != Op::kBatchNorm) continue;
+      const std::optional<Match> match = match_at(NodeId{i});
+      if (!match || !runs(*match)) continue;
+      const int32_t index = static_cast<int32_t>(matches_.size());
+      matches_.push_back(*match);
+      for (NodeId id : {match->norm, match->conv}) role_[at(id.index)] = {index, false};
+      if (!match->weight_grad) continue;
+      for (NodeId id : {match->data_grad, match->weight_grad, match->norm_grad}) {
+        role_[at(id.index)] = {index, true};
+      }
+    }
+    return !matches_.empty();
+  }
+
+  Graph rebuild() {
+    Graph fresh;
+    for (const SourceRef& source : graph_.sources()) fresh.add_source(source);
+    std::vector<ValueId> mapped(at(graph_.value_count()));
+    const auto add = [&](const Node& place, Op op, const Attrs& attrs,
+                         const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs) {
+      std::vector<ValueId> in;
+      std::vector<TensorType> types;
+      for (ValueId v : inputs) in.push_back(mapped[at(v.index)]);
+      for (ValueId v : outputs) types.push_back(graph_.type(v));
+      const NodeId id =
+          fresh.add_node(op, std::move(in), attrs, std::move(types), place.section, place.source);
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        const ValueId made = fresh.node(id).outputs[i];
+        mapped[at(outputs[i].index)] = made;
+        fresh.value(made).name = graph_.value(outputs[i]).name;
+      }
+    };
+    const auto copy = [&](const Node& node) {
+      add(node, node.op, node.attrs, node.inputs, node.outputs);
+    };
+    std::vector<bool> placed(2 * matches_.size());
+    for (int32_t i = 0; i < graph_.node_count(); ++i) {
+      const Node& node = graph_.node(NodeId{i});
+      const Role role = role_[at(i)];
+      if (role.match < 0) {
+        if (node.outputs.empty() || !mapped[at(node.outputs[0].index)]) copy(node);
+        continue;
+      }
+      // A fused node stands where the first of its parts stood: operands are there by then.
+      const size_t slot = 2 * at(role.match) + (role.gradient ? 1 : 0);
+      if (placed[slot]) continue;
+      placed[slot] = true;
+      const Match& m = matches_[at(role.match)];
+      const Fused fused = role.gradient ? gradient(m) : forward(m);
+      for (ValueId v : fused.inputs) {
+        if (!mapped[at(v.index)]) copy(graph_.producer(v));
+      }
+      add(node, fused.op, fused.attrs, fused.inputs, fused.outputs);
+    }
+    for (const Output& o : graph_.outputs()) {
+      fresh.add_output(o.name, mapped[at(o.value.index)], o.role);
+    }
+    return fresh;
+  }
+
+ private:
+  struct Role {
+    int32_t match = -1;
+    bool gradient = false;
+  };
+  struct Fused {
+    Op op;
+    Attrs attrs;
+    std::vector<ValueId> inputs, outputs;
+  };
+
+  const Node& node(NodeId id) const { return graph_.node(id); }
+
+  /// The readers of a value that does not leave the graph; none otherwise.
+  std::vector<NodeId> only_readers(ValueId v) const {
+    return leaves_[at(v.index)] ? std::vector<NodeId>{} : readers_[at(v.index)];
+  }
+
+  std::optional<Match> match_at(NodeId id) const {
+    const Node& norm = node(id);
+    if (norm.inputs.size() != 3 || norm.section != Section::kForward) return std::nullopt;
+    const ValueId y = norm.outputs[0];
+    Match m;
+    m.norm = id;
+    for (NodeId reader : only_readers(y)) {
+      const Node& n = node(reader);
+      if (n.op == Op::kConv && n.inputs[0] == y && n.inputs[1] != y && !m.conv) {
+        m.conv = reader;
+      } else if (n.op == Op::kConvWeightGrad && n.inputs[0] == y && n.inputs[1] != y &&
+                 !m.weight_grad) {
+        m.weight_grad = reader;
+      } else {
+        return std::nullopt;
+      }
+    }
+    if (!m.conv || node(m.conv).inputs.size() != 2 ||
+        std::get<ConvAttrs>(node(m.conv).attrs).relu) {
+      return std::nullopt;
+    }
+    // The weights must be there where the normalisation stood; sources can be moved.
+    const NodeId weights = graph_.value(node(m.conv).inputs[1]).producer;
+    if (weights.index > id.index && !node(weights).inputs.empty()) return std::nullopt;
+    if (m.weight_grad && !find_gradients(m)) return std::nullopt;
+    return m;
+  }
+
+  /// Completes a match that has its weight gradient.
+  bool find_gradients(Match& m) const {
+    const Node &norm = node(m.norm), &conv = node(m.conv);
+    const ValueId dz = node(m.weight_grad).inputs[1];
+    for (NodeId reader : readers_[at(dz.index)]) {
+      const Node& n = node(reader);
+      if (n.op != Op::kConvDataGrad || n.inputs != std::vector{dz, conv.inputs[1]}) continue;
+      if (m.data_grad) return false;
+      m.data_grad = reader;
+    }
+    if (!m.data_grad) return false;
+    const ValueId dy = node(m.data_grad).outputs[0];
+    const std::vector<NodeId> after = only_readers(dy);
+    if (after.size() != 1) return false;
+    m.norm_grad = after[0];
+    const Node& grad = node(m.norm_grad);
+    return grad.op == Op::kBatchNormGrad && grad.outputs.size() == 3 && grad.inputs[0] == dy &&
+           grad.inputs[1] == norm.inputs[0] && grad.inputs[2] == norm.inputs[1] &&
+           grad.inputs[3] == norm.outputs[1] && grad.inputs[4] == norm.outputs[2] &&
+           same_convolution(conv, node(m.data_grad)) && same_convolution(conv, node(m.weight_grad));
+  }
+
+  static bool same_convolution(const Node& conv, const Node& gradient) {
+    ConvAttrs attrs = std::get<ConvAttrs>(gradient.attrs);
+    attrs.shape.clear();
+    return equal(attrs, conv.attrs);
+  }
+
+  Attrs attrs_of(const Match& m) const {
+    return NormConvAttrs(std::get<NormAttrs>(node(m.norm).attrs),
+                         std::get<ConvAttrs>(node(m.conv).attrs));
+  }
+
+  Fused forward(const Match& m) const {
+    const Node &norm = node(m.norm), &conv = node(m.conv);
+    return {Op::kNormConv,
+            attrs_of(m),
+            {norm.inputs[0], norm.inputs[1], norm.inputs[2], conv.inputs[1]},
+            {conv.outputs[0], norm.outputs[1], norm.outputs[2]}};
+  }
+
+  Fused gradient(const Match& m) const {
+    const Node &norm = node(m.norm), &grad = node(m.norm_grad);
+    return {Op::kNormConvGrad,
+            attrs_of(m),
+            {node(m.weight_grad).inputs[1], norm.inputs[0], norm.inputs[1], norm.inputs[2],
+             norm.outputs[1], norm.outputs[2], node(m.conv).inputs[1]},
+            {grad.outputs[0], grad.outputs[1], grad.outputs[2], node(m.weight_grad).outputs[0]}};
+  }
+
+  bool runs(const Match& m) const {
+    return runs(forward(m)) && (!m.weight_grad || runs(gradient(m)));
+  }
+  /// Whether a row made for the purpose takes the node.
+  bool runs(const Fused& fused) const {
+    std::vector<TensorType> in, out;
+    for (ValueId v : fused.inputs) in.push_back(graph_.type(v));
+    for (ValueId v : fused.outputs) out.push_back(graph_.type(v));
+    const KernelRow* row = rows_.find({fused.op, fused.attrs, in, out}).row;
+    return row != nullptr && row->layouts;
+  }
+
+  const Graph& graph_;
+  const RowTable& rows_;
+  std::vector<std::vector<NodeId>> readers_;
+  std::vector<bool> leaves_;  // by value: whether it is an output of the graph
+  std::vector<Match> matches_;
+  std::vector<Role> role_;  // by node
+};
+
+}  // namespace
+
+void fuse_norm_conv(Graph& graph, const RowTable& rows) {
+  NormConvPass pass(graph, rows);
+  if (pass.find()) graph = pass.rebuild();
+}
+
+}  // namespace trainrt
