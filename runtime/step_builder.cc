@@ -7,6 +7,7 @@
 #include "autodiff/autodiff.h"
 #include "graph/passes/passes.h"
 #include "kernels/reference/evaluate.h"
+#include "runtime/cost.h"
 #include "runtime/quantization.h"
 
 namespace trainrt {
@@ -94,14 +95,31 @@ class StepBuilder {
     Pipeline pipeline;
     pipeline.add(make_epilogue_pass());
     pipeline.add(make_dead_code_pass());
+    pipeline.run(graph());
+    if (context_.memory_budget == 0 && context_.fused_kernels.empty()) return;
+    const Graph joint = std::move(graph());
+    const FinishGraph finish = [&](const RecomputeOptions& options, RecomputeReport* report) {
+      return recompute_and_fuse(joint, options, report);
+    };
+    graph() = context_.memory_budget == 0
+                  ? finish(default_recompute(), &result_.recomputed)
+                  : recompute_within(context_.memory_budget, joint, finish, context_.arena_of,
+                                     &result_.recomputed);
+    result_.recomputed_flops = graph_flops(graph()) - graph_flops(joint);
+  }
+
+  Graph recompute_and_fuse(Graph joint, const RecomputeOptions& options,
+                           RecomputeReport* report) const {
+    Pipeline pipeline;
+    pipeline.add(make_recompute_pass(options, report));
     if (!context_.fused_kernels.empty()) {
-      pipeline.add(make_recompute_pass(&result_.recomputed));
       pipeline.add(make_fuse_pass(
           [&](const std::string& program, std::span<const TensorType> in,
               std::span<const TensorType> out) { return runs_fused(program, in, out); }));
-      pipeline.add(make_dead_code_pass());
     }
-    pipeline.run(graph());
+    pipeline.add(make_dead_code_pass());
+    pipeline.run(joint);
+    return joint;
   }
 
   void make_guard(std::vector<Decision>& decisions) {

@@ -71,6 +71,9 @@ int bench(const BenchArgs& args) {
                 {"plan_ms", r.plan.plan_ms},
                 {"arena_bytes", r.plan.arena_bytes},
                 {"arena_lower_bound_bytes", r.plan.arena_lower_bound_bytes},
+                {"recomputed_values", r.plan.recomputed_values},
+                {"recomputed_bytes", r.plan.recomputed_bytes},
+                {"recomputed_flops", r.plan.recomputed_flops},
                 {"peak_rss_bytes", peak_rss_bytes()},
                 {"flops", r.plan.flops},
                 {"gflops_per_s", gflops},
@@ -85,6 +88,11 @@ int bench(const BenchArgs& args) {
               readable_bytes(static_cast<double>(r.plan.arena_bytes)).c_str(),
               readable_bytes(static_cast<double>(r.plan.arena_lower_bound_bytes)).c_str(),
               readable_bytes(static_cast<double>(peak_rss_bytes())).c_str());
+  if (r.plan.recomputed_values > 0) {
+    std::printf("again    %ld values: %s less kept, %.3g flops more\n", r.plan.recomputed_values,
+                readable_bytes(static_cast<double>(r.plan.recomputed_bytes)).c_str(),
+                static_cast<double>(r.plan.recomputed_flops));
+  }
   std::printf("work     %.3g flops a step, %.1f GFLOP/s\nloss     %s\n",
               static_cast<double>(r.plan.flops), gflops, readable(r.loss).c_str());
   if (!nodes.empty()) print_profile(nodes);

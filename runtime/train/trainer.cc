@@ -122,7 +122,10 @@ PlanStats Trainer::Impl::stats(const CompiledStep& step) const {
   const Plan& plan = *step.plan;
   return {step.plan_ms,       plan.arena_bytes(),     plan.arena_lower_bound(),
           plan.fixed_bytes(), session->state_bytes(), static_cast<int64_t>(plan.steps().size()),
-          plan.flops()};
+          plan.flops(),
+          step.recomputed.values,
+          step.recomputed.bytes,
+          step.recomputed_flops};
 }
 
 Trainer::Trainer(const Module& module, const TrainerOptions& options)
