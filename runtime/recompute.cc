@@ -102,6 +102,19 @@ int64_t forward_bytes(const Graph& graph) {
   return bytes;
 }
 
+/// What a node of the forward section may cost: up to `limit`, in storage order, anything.
+RecomputeOptions options_for(int64_t segment_bytes, double weight, int32_t limit) {
+  RecomputeOptions options;
+  options.cost = [limit](const Graph& graph, const Node& node) {
+    const bool early = graph.value(node.outputs[0]).producer.index < limit;
+    return early ? full_cost(graph, node) : light_cost(graph, node);
+  };
+  options.weight = weight;
+  options.max_depth = std::numeric_limits<int32_t>::max();
+  options.segment_bytes = segment_bytes;
+  return options;
+}
+
 class Search {
  public:
   Search(size_t budget, const FinishGraph& finish, const MeasureArena& arena_of)
@@ -112,7 +125,10 @@ class Search {
       // Values that are made again lie in the arena until their part of the forward section is
       // done with; many parts leave more on their borders.
       const int64_t bytes = forward_bytes(joint);
-      for (const int64_t parts : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48}) search_weights(bytes / parts);
+      for (const int64_t parts : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48}) {
+        search_weights(bytes / parts, joint.node_count());
+      }
+      if (best_) search_limits(joint.node_count());
     }
     if (!best_) {
       throw Error(ErrorCode::kMemory,
@@ -126,22 +142,37 @@ class Search {
 
  private:
   /// From everything that can be made again to what is worth its bytes many times.
-  void search_weights(int64_t segment_bytes) {
-    constexpr double kWeights[] = {0, 1e-3, 4e-3, 1.0 / 64, 1.0 / 32, 1.0 / 16, 1.0 / 8, 1.0 / 4};
-    RecomputeOptions options;
-    options.cost = full_cost;
-    options.max_depth = std::numeric_limits<int32_t>::max();
-    options.segment_bytes = segment_bytes;
+  void search_weights(int64_t segment_bytes, int32_t nodes) {
+    constexpr double kWeights[] = {0, 1e-3, 4e-3, 1.0 / 64, 1.0 / 32, kDefaultWeight};
     size_t low = 0, high = std::size(kWeights);  // kWeights[low] fits
-    options.weight = kWeights[low];
-    if (!fits(options)) return;
+    const auto fits_with = [&](double weight) {
+      if (!fits(options_for(segment_bytes, weight, nodes))) return false;
+      if (report_.cost != chosen_cost_) {
+        chosen_cost_ = report_.cost;
+        segment_bytes_ = segment_bytes;
+        weight_ = weight;
+      }
+      return true;
+    };
+    if (!fits_with(kWeights[low])) return;
     while (high - low > 1) {
       const size_t middle = (low + high) / 2;
-      options.weight = kWeights[middle];
-      (fits(options) ? low : high) = middle;
+      (fits_with(kWeights[middle]) ? low : high) = middle;
     }
   }
 
+  /// Layers that look alike are all treated alike: the last ones may be let off.
+  void search_limits(int32_t nodes) {
+    constexpr int32_t kSteps = 64;
+    int32_t low = 0, high = kSteps;  // parts of the nodes; high fits
+    while (high - low > 1) {
+      const int32_t middle = (low + high) / 2;
+      const auto limit = static_cast<int32_t>(int64_t{nodes} * middle / kSteps);
+      (fits(options_for(segment_bytes_, weight_, limit)) ? high : low) = middle;
+    }
+  }
+
+  /// Keeps the graph when it is the cheapest that fits so far.
   bool fits(const RecomputeOptions& options) {
     RecomputeReport report;
     Graph graph = finish_(options, &report);
@@ -161,6 +192,9 @@ class Search {
   std::optional<Graph> best_;
   RecomputeReport report_;
   size_t smallest_ = std::numeric_limits<size_t>::max();
+  // Of the cheapest graph that fits:
+  int64_t chosen_cost_ = -1, segment_bytes_ = 0;
+  double weight_ = 0;
 };
 
 }  // namespace
