@@ -248,9 +248,15 @@ class StepBuilder {
   std::vector<std::pair<std::string, ValueId>> wanted_parameters() {
     std::vector<std::pair<std::string, ValueId>> result;
     if (!spec_.parameter_grads) return result;
+    std::map<std::string_view, ValueId> inputs;
+    for (NodeId id : graph().inputs(InputRole::kParameter)) {
+      const Node& node = graph().node(id);
+      inputs.emplace(std::get<InputAttrs>(node.attrs).name, node.outputs[0]);
+    }
     for (const WeightInfo& w : context_.model.parameters()) {
-      const ValueId v = graph().find_input(w.name, InputRole::kParameter);
-      if (v && context_.wants_grad(w.name)) result.emplace_back(w.name, v);
+      const auto found = inputs.find(w.name);
+      if (found == inputs.end() || !context_.wants_grad(w.name)) continue;
+      result.emplace_back(w.name, found->second);
     }
     return result;
   }

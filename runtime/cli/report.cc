@@ -1,6 +1,5 @@
 #include "runtime/cli/report.h"
 
-#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -8,6 +7,8 @@
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+
+#include "runtime/arena.h"
 
 namespace trainrt::cli {
 
@@ -99,7 +100,7 @@ int64_t process_status(const std::string& key) {
 
 MemoryGrowth::MemoryGrowth() {
   // What loading left free would be taken up by the step and not count.
-  ::malloc_trim(0);
+  release_free_memory();
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
   before_ = process_status("VmRSS");
 }
