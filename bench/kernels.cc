@@ -7,7 +7,9 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "kernels/blocked_view.h"
 #include "kernels/kernel.h"
 #include "runtime/cost.h"
+#include "runtime/threads.h"
 
 namespace trainrt {
 namespace {
@@ -211,8 +214,10 @@ void register_all() {
     const auto c = std::make_shared<const Case>(std::move(made));
     const Node& node = c->node();
     const std::vector<TensorType> in = c->types(node.inputs), out = c->types(node.outputs);
+    std::set<std::string_view> names;  // rows that differ in what they may overwrite share one
     for (const KernelRow& row : cpu_kernels()) {
       if (row.op != node.op || !row_support(row, {node.op, node.attrs, in, out}).ok) continue;
+      if (!names.insert(row.name).second) continue;
       benchmark::RegisterBenchmark((c->name + "/" + std::string(row.name)).c_str(),
                                    [c, &row](benchmark::State& state) { run(state, *c, row); })
           ->UseRealTime()
@@ -225,6 +230,7 @@ void register_all() {
 }  // namespace trainrt
 
 int main(int argc, char** argv) {
+  trainrt::restart_with_short_spin(argv);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   trainrt::register_all();

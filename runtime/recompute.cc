@@ -18,6 +18,8 @@ constexpr int64_t kNormPasses = 2;
 /// Elementwise functions without a vectorised kernel, and what walks memory in strides.
 constexpr int64_t kSlowPasses = 4;
 
+constexpr int64_t kSmallProducts = 3;
+
 constexpr double kDefaultWeight = 1.0 / 16;
 
 /// No more than a few instructions an element.
@@ -72,17 +74,18 @@ int64_t light_cost(const Graph& graph, const Node& node) {
   return is_norm(node.op) ? kNormPasses * bytes_of(graph, node) : -1;
 }
 
-/// Products inside attention and recurrent nodes, which node_flops() leaves out.
+/// Products inside attention and recurrent nodes, which node_flops() leaves out, in flops of large
+/// products that take as long: by small blocks they reach a third of their rate.
 int64_t inner_flops(const Graph& graph, const Node& node) {
   if (node.op != Op::kAttention && node.op != Op::kLstm && node.op != Op::kGru) return 0;
   const TensorType& result = graph.type(node.outputs[0]);
   if (node.op == Op::kAttention) {
     // Two products over the keys: at most one for each query there is.
     const Shape& logs = graph.type(node.outputs[1]).shape;
-    return 4 * result.size() * (logs.empty() ? 1 : logs.back());
+    return kSmallProducts * 4 * result.size() * (logs.empty() ? 1 : logs.back());
   }
   const Shape& states = result.shape;
-  return 8 * result.size() * (states.empty() ? 1 : states.back());
+  return kSmallProducts * 8 * result.size() * (states.empty() ? 1 : states.back());
 }
 
 int64_t full_cost(const Graph& graph, const Node& node) {

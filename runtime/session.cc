@@ -353,7 +353,6 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     }
     step->plan_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    release_free_memory();
     step->key = make_key(spec, batch);  // more inputs may have become part of it
     plans_.push_front(step);
     while (plans_.size() > options_.plan_cache) plans_.pop_back();
