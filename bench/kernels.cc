@@ -142,8 +142,8 @@ void add_convolutions(std::vector<Case>& cases) {
     const auto all_passes = [&](const std::string& name, int64_t channels, int64_t size,
                                 int64_t kernel, int64_t group) {
       const Shape x = {8, channels, size, size}, w = {channels, channels / group, kernel, kernel};
-      cases.push_back(make_case(name + end, Op::kConv, conv(kernel, group),
-                                {f32(x, layout), f32(w)}));
+      cases.push_back(
+          make_case(name + end, Op::kConv, conv(kernel, group), {f32(x, layout), f32(w)}));
       cases.push_back(make_case(name + "_data_grad" + end, Op::kConvDataGrad,
                                 conv(kernel, group, x), {f32(x, layout), f32(w)}));
       cases.push_back(make_case(name + "_weight_grad" + end, Op::kConvWeightGrad,
@@ -170,8 +170,8 @@ void add_norms(std::vector<Case>& cases) {
   NormAttrs attrs;
   attrs.axis = 2;
   cases.push_back(make_case("layer_norm", Op::kLayerNorm, attrs, {x, row, row}));
-  cases.push_back(make_case("layer_norm_grad", Op::kLayerNormGrad, attrs,
-                            {x, x, statistic, statistic, row}));
+  cases.push_back(
+      make_case("layer_norm_grad", Op::kLayerNormGrad, attrs, {x, x, statistic, statistic, row}));
 }
 
 void add_attention(std::vector<Case>& cases) {

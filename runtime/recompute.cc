@@ -60,9 +60,7 @@ bool is_cheap(Op op) {
   }
 }
 
-bool is_norm(Op op) {
-  return op == Op::kBatchNorm || op == Op::kLayerNorm || op == Op::kRmsNorm;
-}
+bool is_norm(Op op) { return op == Op::kBatchNorm || op == Op::kLayerNorm || op == Op::kRmsNorm; }
 
 int64_t bytes_of(const Graph& graph, const Node& node) {
   return static_cast<int64_t>(node_bytes(graph, node));

@@ -1,6 +1,6 @@
 // Which values the forward section leaves to the backward section, and which nodes make the others
-// again. A minimum cut between what cannot be made again and what the backward section reads: a value
-// that is kept costs its bytes, a node that runs again its price.
+// again. A minimum cut between what cannot be made again and what the backward section reads: a
+// value that is kept costs its bytes, a node that runs again its price.
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -204,8 +204,8 @@ class Recompute final : public Pass {
     }
     for (int32_t v = 0; v < graph.value_count(); ++v) {
       if (!crosses(ValueId{v})) continue;
-      const auto next = std::lower_bound(borders.begin(), borders.end(),
-                                         graph.value(ValueId{v}).producer.index);
+      const auto next =
+          std::lower_bound(borders.begin(), borders.end(), graph.value(ValueId{v}).producer.index);
       border[at(v)] = next != borders.end() && *next < last_read[at(v)];
     }
     return border;
@@ -238,7 +238,7 @@ class Recompute final : public Pass {
     std::vector<bool> again(at(graph.value_count()));
     Flow flow;
     const int32_t source = flow.add_vertex(), sink = flow.add_vertex();
-    std::unordered_map<ValueId, int32_t> entry;  // of a value; its exit is the next vertex
+    std::unordered_map<ValueId, int32_t> entry;      // of a value; its exit is the next vertex
     std::unordered_map<int32_t, int32_t> run_again;  // by node
     std::vector<ValueId> stack;
     const auto vertex_of = [&](ValueId v) {

@@ -186,9 +186,10 @@ std::optional<Plan> choose(const ConvShape& s) {
   static std::mutex mutex;
   static std::map<std::vector<int64_t>, std::optional<Plan>> known;
   // A descriptor is made for a number of threads.
-  std::vector<int64_t> key = {cpu_threads(), static_cast<int64_t>(s.pass), s.group, s.bias,
-                              s.x_blocked, s.y_blocked};
-  for (const Dims* dims : {&s.x, &s.w, &s.y, &s.strides, &s.dilations, &s.pads_begin, &s.pads_end}) {
+  std::vector<int64_t> key = {
+      cpu_threads(), static_cast<int64_t>(s.pass), s.group, s.bias, s.x_blocked, s.y_blocked};
+  for (const Dims* dims :
+       {&s.x, &s.w, &s.y, &s.strides, &s.dilations, &s.pads_begin, &s.pads_end}) {
     key.insert(key.end(), dims->begin(), dims->end());
   }
   const std::lock_guard lock(mutex);
@@ -214,8 +215,7 @@ Support takes_conv(const NodeView& node) {
     if (t.size() == 0) return Support::no("takes no empty operands");
   }
   if (node.outputs[0].size() == 0) return Support::no("takes no empty operands");
-  return choose(shape_of(node)) ? s
-                                       : Support::no("oneDNN has no fast kernel for this shape");
+  return choose(shape_of(node)) ? s : Support::no("oneDNN has no fast kernel for this shape");
 }
 
 /// An operand in the caller's layout and in the primitive's; a reorder between them when they

@@ -70,7 +70,7 @@ size_t parse_bytes(const std::string& text, const std::string& option) {
     if (*c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
   }
   const std::map<std::string, double> units = {
-      {"", 1},      {"b", 1},       {"kb", 1e3},     {"mb", 1e6},      {"gb", 1e9},
+      {"", 1},      {"b", 1},       {"kb", 1e3},     {"mb", 1e6},     {"gb", 1e9},
       {"tb", 1e12}, {"kib", 1024.}, {"mib", 0x1p20}, {"gib", 0x1p30}, {"tib", 0x1p40}};
   const auto factor = units.find(unit);
   constexpr double kMost = 0x1p62;

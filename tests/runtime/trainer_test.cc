@@ -482,14 +482,13 @@ TEST_CASE("a memory budget changes no bit") {
   ModuleOptions options;
   options.dtype = dtype;
   const std::string bytes = testing::conv_model();
-  const TensorMap batch = {{"x", numbers({8, 3, 16, 16})}, {"target", testing::ids({0, 1, 2, 3, 4, 5, 6, 7})}};
+  const TensorMap batch = {{"x", numbers({8, 3, 16, 16})},
+                           {"target", testing::ids({0, 1, 2, 3, 4, 5, 6, 7})}};
   const Module free = testing::load(bytes, options);
-  const PlanStats unlimited =
-      Trainer(free, options_of("cross_entropy", "adam", 0.01)).plan(batch);
+  const PlanStats unlimited = Trainer(free, options_of("cross_entropy", "adam", 0.01)).plan(batch);
   const auto want = train(free, batch);
   for (const double part : {0.9, 0.8, 0.7}) {
-    options.memory_budget =
-        static_cast<size_t>(static_cast<double>(unlimited.arena_bytes) * part);
+    options.memory_budget = static_cast<size_t>(static_cast<double>(unlimited.arena_bytes) * part);
     const Module m = testing::load(bytes, options);
     const PlanStats plan = Trainer(m, options_of("cross_entropy", "adam", 0.01)).plan(batch);
     INFO(part);

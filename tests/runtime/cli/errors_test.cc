@@ -65,9 +65,8 @@ TEST_CASE("usage errors exit with 2", "[cli]") {
 
 TEST_CASE("options of later versions are refused by name", "[cli]") {
   const Workshop w;
-  const Arguments option =
-      GENERATE(Arguments{"--precision", "bf16"}, Arguments{"--device", "cuda"},
-               Arguments{"--log-dir", "logs"}, Arguments{"--seq-len", "8"});
+  const Arguments option = GENERATE(Arguments{"--precision", "bf16"}, Arguments{"--device", "cuda"},
+                                    Arguments{"--log-dir", "logs"}, Arguments{"--seq-len", "8"});
   Arguments all = {"run", w.model};
   all.insert(all.end(), option.begin(), option.end());
   const ProgramResult r = run_trainrt(all);
