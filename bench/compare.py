@@ -52,7 +52,7 @@ def measure(name, args):
     best = min(modes, key=lambda m: middle(torch_runs[m], "step_ms"))
     row = {"name": name, "mode": best, "torch_ms": middle(torch_runs[best], "step_ms"), "ms": middle(ours, "step_ms"),
            "torch_mib": middle(torch_runs[best], "step_mib")}
-    for key in ("forward_ms", "backward_ms", "update_ms", "plan_ms", "arena_bytes", "arena_lower_bound_bytes"):
+    for key in ("forward_ms", "backward_ms", "update_ms", "plan_ms", "arena_bytes", "arena_lower_bound_bytes", "step_memory_bytes"):
         row[key] = middle(ours, key)
     return row
 
@@ -72,13 +72,16 @@ def main():
     import models
     os.makedirs(args.work, exist_ok=True)
     print(f"{datetime.date.today()}, {os.cpu_count()} cores ({platform.machine()}), torch {torch.__version__}\n")
-    print("| model | PyTorch, best mode | trainrt | PyTorch / trainrt | forward + backward + update | plan | arena (bound) |")
-    print("|---|---|---|---|---|---|---|")
+    print("| model | PyTorch, best mode | trainrt | PyTorch / trainrt | forward + backward + update | plan | arena (bound) | "
+          "memory: trainrt / PyTorch |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in args.models or models.NAMES:
         r = measure(name, args)
         print(f"| {name} | {r['torch_ms']:.1f} ms ({r['mode']}) | {r['ms']:.1f} ms | {r['torch_ms'] / r['ms']:.2f} | "
               f"{r['forward_ms']:.1f} + {r['backward_ms']:.1f} + {r['update_ms']:.1f} ms | {r['plan_ms']:.0f} ms | "
-              f"{r['arena_bytes'] / 2**20:.0f} ({r['arena_lower_bound_bytes'] / 2**20:.0f}) MiB |", flush=True)
+              f"{r['arena_bytes'] / 2**20:.0f} ({r['arena_lower_bound_bytes'] / 2**20:.0f}) MiB | "
+              f"{r['step_memory_bytes'] / 2**20:.0f} / {r['torch_mib']:.0f} MiB = "
+              f"{r['step_memory_bytes'] / 2**20 / r['torch_mib']:.2f} |", flush=True)
 
 
 main()

@@ -1,5 +1,6 @@
 #include "runtime/arena.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -48,6 +49,12 @@ void Arena::reserve(size_t bytes) {
   if (bytes >= kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(p);
   bytes_ = bytes;
+}
+
+void release_free_memory() {
+#if defined(__GLIBC__)
+  ::malloc_trim(0);
+#endif
 }
 
 size_t memory_limit() {

@@ -31,6 +31,9 @@ class Arena {
   uint64_t user_ = 0;
 };
 
+/// Gives back what the allocator keeps of freed memory, as after making a plan.
+void release_free_memory();
+
 /// Bytes this process may still hope for in all: 90% of the machine's memory, less when a resource
 /// limit or control group says so.
 size_t memory_limit();

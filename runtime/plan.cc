@@ -47,18 +47,61 @@ std::string_view section_name(Section section) {
   return kNames[static_cast<size_t>(section)];
 }
 
+/// A graph with kernels and order.
+struct Ordered {
+  std::vector<Assignment> rows;
+  Schedule schedule;
+};
+
+Ordered order(Graph& graph, const PlanOptions& options) {
+  const RowTable table(options.kernels);
+  assign_layouts(graph, table);
+  fuse_norm_conv(graph, table);
+  if (options.bf16) assign_bfloat16(graph, table);
+  Diagnostics problems;
+  Ordered result;
+  result.rows = partition(graph, options.kernels, problems);
+  problems.throw_if_any(ErrorCode::kUnsupported, "the model cannot be run");
+  result.schedule = make_schedule(graph, result.rows, options.schedule);
+  return result;
+}
+
 }  // namespace
+
+size_t planned_arena_bytes(Graph graph, const PlanOptions& options, ScratchSizes& scratch) {
+  const Ordered ordered = order(graph, options);
+  std::vector<Lifetime> lifetimes;
+  for (const Block& block : ordered.schedule.blocks) {
+    if (block.storage == Storage::kArena) {
+      lifetimes.push_back({block.first, block.last, block.bytes});
+    }
+  }
+  for (size_t p = 0; p < ordered.schedule.order.size(); ++p) {
+    const NodeId id = ordered.schedule.order[p];
+    const Node& node = graph.node(id);
+    if (ordered.schedule.copies[at(id.index)]) continue;
+    const NodeTypes types(graph, node);
+    std::string key(op_info(node.op).name);
+    key += to_string(node.attrs, false);
+    for (const TensorType& t : types.inputs) key += to_string(t);
+    for (const TensorType& t : types.outputs) key += to_string(t);
+    const auto [known, fresh] = scratch.try_emplace(std::move(key), 0);
+    if (fresh) {
+      Scratch needed;
+      plan_row(*ordered.rows[at(id.index)].row, types.view(node), needed);
+      known->second = needed.bytes;
+    }
+    const auto position = static_cast<int32_t>(p);
+    if (known->second > 0) lifetimes.push_back({position, position, known->second});
+  }
+  return plan_memory(lifetimes).peak;
+}
 
 Plan::Plan(Graph graph, const StateLookup& state, const PlanOptions& options)
     : graph_(std::move(graph)) {
-  const RowTable table(options.kernels);
-  assign_layouts(graph_, table);
-  fuse_norm_conv(graph_, table);
-  if (options.bf16) assign_bfloat16(graph_, table);
-  Diagnostics problems;
-  rows_ = partition(graph_, options.kernels, problems);
-  problems.throw_if_any(ErrorCode::kUnsupported, "the model cannot be run");
-  schedule_ = make_schedule(graph_, rows_, options.schedule);
+  Ordered ordered = order(graph_, options);
+  rows_ = std::move(ordered.rows);
+  schedule_ = std::move(ordered.schedule);
   flops_ = graph_flops(graph_);
 
   // Arena blocks first, so that block numbers can be found again, then one per kernel's scratch.

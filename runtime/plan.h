@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "graph/graph.h"
@@ -41,6 +42,11 @@ struct PlanStep {
   std::vector<Operand> in, out;
   Operand scratch;  // offset kNoScratch: none
 };
+
+/// The arena that a plan of the graph would have. Kernels are planned for their scratch only, once
+/// for each kind of node over all calls with one `scratch`.
+using ScratchSizes = std::unordered_map<std::string, size_t>;
+size_t planned_arena_bytes(Graph graph, const PlanOptions& options, ScratchSizes& scratch);
 
 /// Immutable after building. Holds references to the state tensors it was bound to.
 class Plan {

@@ -190,6 +190,8 @@ StepInputs Session::step_inputs(const Batch& batch) const {
 
 StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const StageHook& on_stage,
                                Diagnostics& problems) {
+  ScratchSizes scratch;
+  const PlanOptions planned = plan_options(spec);
   StepContext context{
       model_,
       {working(), spec.training, batch_norm_mode(options_.batch_norm), options_.dropout,
@@ -197,6 +199,8 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
       {[&](const InputAttrs& attrs) { return contents_of(attrs, batch); },
        make_evaluator(kernels())},
       fused_kernels(),
+      spec.seeds == Seeds::kNone ? 0 : options_.memory_budget,
+      [&](const Graph& graph) { return planned_arena_bytes(graph, planned, scratch); },
       [this](const std::string& name) { return parameters_[by_name_.at(name)]->requires_grad; },
       on_stage};
   for (;;) {
@@ -297,13 +301,17 @@ Tensor Session::state_tensor(const InputAttrs& attrs) const {
   }
 }
 
-std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
+PlanOptions Session::plan_options(const StepSpec& spec) const {
   PlanOptions options;
   options.kernels = kernels();
   options.bf16 = options_.precision == Precision::kBFloat16;
   options.schedule.interleave_updates = !spec.sections;
   // The file's own copy of the weights; the stores are counted as state of the plan.
   options.bytes_in_use = parameter_store_.bytes() + buffers_.bytes();
+  return options;
+}
+
+std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
   // States are made on the first look-up, which comes after the plan is known to fit.
   bool added = false;
   const Graph states_of = [&] {
@@ -321,7 +329,7 @@ std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
         added = true;
         return state_tensor(attrs);
       },
-      options);
+      plan_options(spec));
 }
 
 std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batch) {
@@ -346,6 +354,8 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     step->spec = spec;
     step->trainable = std::move(built.trainable);
     step->terms = std::move(built.terms);
+    step->recomputed = built.recomputed;
+    step->recomputed_flops = built.recomputed_flops;
     step->plan = make_plan(spec, std::move(built.graph));
     step->executor = std::make_unique<Executor>(*step->plan, arena_);
     if (!built.decided.empty()) {
@@ -488,7 +498,8 @@ std::string Session::dump(const StepSpec& spec, Batch& batch, std::string_view s
   const RecomputeReport recomputed = built.recomputed;
   return make_plan(spec, std::move(built.graph))->text() + "recomputed " +
          std::to_string(recomputed.values) + " values: " + std::to_string(recomputed.bytes) +
-         " bytes less kept for the backward section\n";
+         " bytes less kept for the backward section, " + std::to_string(built.recomputed_flops) +
+         " flops\n";
 }
 
 }  // namespace trainrt

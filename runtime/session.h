@@ -41,6 +41,8 @@ struct CompiledStep {
   std::unique_ptr<Plan> guard;
   std::unique_ptr<Executor> guard_executor;
   std::vector<Tensor> decided;
+  RecomputeReport recomputed;
+  int64_t recomputed_flops = 0;
   double plan_ms = 0;
   uint64_t run = 0;  // number of the arena's user when this step ran last
 };
@@ -110,6 +112,7 @@ class Session {
   using StageHook = std::function<void(std::string_view, const Graph&)>;
   StepGraph build_graph(const StepSpec& spec, const Batch& batch, const StageHook& on_stage,
                         Diagnostics& problems);
+  PlanOptions plan_options(const StepSpec& spec) const;
   std::unique_ptr<Plan> make_plan(const StepSpec& spec, Graph graph);
   std::string make_key(const StepSpec& spec, const Batch& batch) const;
   Tensor contents_of(const InputAttrs& attrs, const Batch& batch) const;

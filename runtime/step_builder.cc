@@ -7,6 +7,7 @@
 #include "autodiff/autodiff.h"
 #include "graph/passes/passes.h"
 #include "kernels/reference/evaluate.h"
+#include "runtime/cost.h"
 #include "runtime/quantization.h"
 
 namespace trainrt {
@@ -94,14 +95,31 @@ class StepBuilder {
     Pipeline pipeline;
     pipeline.add(make_epilogue_pass());
     pipeline.add(make_dead_code_pass());
+    pipeline.run(graph());
+    if (context_.memory_budget == 0 && context_.fused_kernels.empty()) return;
+    const Graph joint = std::move(graph());
+    const FinishGraph finish = [&](const RecomputeOptions& options, RecomputeReport* report) {
+      return recompute_and_fuse(joint, options, report);
+    };
+    graph() = context_.memory_budget == 0
+                  ? finish(default_recompute(), &result_.recomputed)
+                  : recompute_within(context_.memory_budget, joint, finish, context_.arena_of,
+                                     &result_.recomputed);
+    result_.recomputed_flops = graph_flops(graph()) - graph_flops(joint);
+  }
+
+  Graph recompute_and_fuse(Graph joint, const RecomputeOptions& options,
+                           RecomputeReport* report) const {
+    Pipeline pipeline;
+    pipeline.add(make_recompute_pass(options, report));
     if (!context_.fused_kernels.empty()) {
-      pipeline.add(make_recompute_pass(&result_.recomputed));
       pipeline.add(make_fuse_pass(
           [&](const std::string& program, std::span<const TensorType> in,
               std::span<const TensorType> out) { return runs_fused(program, in, out); }));
-      pipeline.add(make_dead_code_pass());
     }
-    pipeline.run(graph());
+    pipeline.add(make_dead_code_pass());
+    pipeline.run(joint);
+    return joint;
   }
 
   void make_guard(std::vector<Decision>& decisions) {
@@ -230,9 +248,15 @@ class StepBuilder {
   std::vector<std::pair<std::string, ValueId>> wanted_parameters() {
     std::vector<std::pair<std::string, ValueId>> result;
     if (!spec_.parameter_grads) return result;
+    std::map<std::string_view, ValueId> inputs;
+    for (NodeId id : graph().inputs(InputRole::kParameter)) {
+      const Node& node = graph().node(id);
+      inputs.emplace(std::get<InputAttrs>(node.attrs).name, node.outputs[0]);
+    }
     for (const WeightInfo& w : context_.model.parameters()) {
-      const ValueId v = graph().find_input(w.name, InputRole::kParameter);
-      if (v && context_.wants_grad(w.name)) result.emplace_back(w.name, v);
+      const auto found = inputs.find(w.name);
+      if (found == inputs.end() || !context_.wants_grad(w.name)) continue;
+      result.emplace_back(w.name, found->second);
     }
     return result;
   }

@@ -15,6 +15,7 @@
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "kernels/kernel.h"
+#include "runtime/recompute.h"
 #include "trainrt/error.h"
 
 namespace trainrt {
@@ -67,6 +68,7 @@ struct StepGraph {
   Graph guard;
   std::vector<Tensor> decided;
   RecomputeReport recomputed;
+  int64_t recomputed_flops = 0;
   std::vector<std::string> needs_value;  // not empty: specialize again with these contents
 };
 
@@ -76,6 +78,9 @@ struct StepContext {
   Contents contents;  // may be empty
   /// Where elementwise nodes are fused: the backend's kernels; empty: nowhere.
   KernelLists fused_kernels;
+  /// Bytes that the step's arena may take, as `arena_of` measures it; 0: any.
+  size_t memory_budget = 0;
+  MeasureArena arena_of;
   std::function<bool(const std::string&)> wants_grad;                  // parameter by file name
   std::function<void(std::string_view stage, const Graph&)> on_stage;  // may be empty
 };
@@ -83,7 +88,8 @@ struct StepContext {
 /// Names: loss output "loss" (kLoss); gradients by parameter or input name (kGradient); inputs
 /// "hyper" (kHyper), "rng" (kRng), stores "acc/PARAMETER" (kGradient), averages "ema/PARAMETER"
 /// (kOptimizerState). Obstacles go to `problems`; the graph is then unusable. Throws Error(kInput)
-/// for inputs or targets that do not fit, Error(kUsage) for losses that name no output.
+/// for inputs or targets that do not fit, Error(kUsage) for losses that name no output,
+/// Error(kMemory) when no arena of the step fits the budget.
 StepGraph build_step(const StepContext& context, const StepSpec& spec, const StepInputs& inputs,
                      Diagnostics& problems);
 

@@ -65,6 +65,11 @@ struct ModuleOptions {
   /// An embedding and an output projection which the exporter wrote as two weights with the same
   /// values become one parameter.
   bool tie_weights = false;
+  /// Bytes that the intermediate values of a step with gradients may take (PlanStats::arena_bytes):
+  /// its backward section computes again what it takes to stay within, by the same kernels, so that
+  /// results are the same to the bit. 0: no limit. A step that cannot stay within throws
+  /// Error(kMemory), which names the smallest size it can have.
+  size_t memory_budget = 0;
   size_t plan_cache = 8;  // plans kept, least recently used go first
 };
 

@@ -97,8 +97,13 @@ struct PlanStats {
   size_t arena_lower_bound_bytes = 0;
   size_t fixed_bytes = 0;  // inputs, outputs and constants of the plan
   size_t state_bytes = 0;  // parameters, buffers, moments, gradient stores
+  size_t step_bytes = 0;   // what the step adds to a loaded model: arena, fixed, moments, stores
   int64_t nodes = 0;
   int64_t flops = 0;  // multiplications and additions of matmul and conv nodes
+  /// What the backward section computes again instead of keeping it.
+  int64_t recomputed_values = 0;
+  int64_t recomputed_bytes = 0;  // no longer kept from the forward section on
+  int64_t recomputed_flops = 0;  // part of `flops`
 };
 
 struct BenchResult {

@@ -2,7 +2,11 @@
 #ifndef TRAINRT_GRAPH_PASSES_PASSES_H_
 #define TRAINRT_GRAPH_PASSES_PASSES_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 
 #include "graph/passes/pass.h"
 
@@ -29,13 +33,29 @@ std::unique_ptr<Pass> make_raise_batch_norm_pass();
 /// lies between. For graphs that are differentiated already.
 std::unique_ptr<Pass> make_epilogue_pass();
 
+struct RecomputeOptions {
+  /// What running a node again costs, in bytes moved or their equivalent; negative: it must not.
+  /// Views and state updates are not asked for.
+  std::function<int64_t(const Graph&, const Node&)> cost;
+  /// Bytes that must no longer be kept for each unit of cost.
+  double weight = 0;
+  /// Longest chain that is made again: its values live on until their readers, so long ones gain
+  /// nothing.
+  int32_t max_depth = 8;
+  /// The forward section is cut into parts that make about so many bytes; what crosses their
+  /// borders is not made again. 0: one part.
+  int64_t segment_bytes = 0;
+};
 struct RecomputeReport {
   int32_t values = 0;  // made again
   int64_t bytes = 0;   // no longer kept for the backward section
+  int64_t cost = 0;    // of the nodes that run again
 };
-/// The backward section makes cheap elementwise values of the forward section again where fewer
-/// bytes are kept for it then. For graphs that are differentiated already.
-std::unique_ptr<Pass> make_recompute_pass(RecomputeReport* report);
+/// The backward section makes values of the forward section again where that is worth the bytes
+/// which are no longer kept for it. Nodes that run again give the same bits: random ones are
+/// functions of their key, and state that changes in between is not read again. For graphs that are
+/// differentiated already.
+std::unique_ptr<Pass> make_recompute_pass(RecomputeOptions options, RecomputeReport* report);
 
 /// Whether the backend runs a Fused node with this program and these types.
 using FusedSupport = std::function<bool(const std::string& program, std::span<const TensorType> in,

@@ -1,6 +1,6 @@
-// Which values the forward section leaves to the backward section: those of the fewest bytes from
-// which cheap elementwise nodes make the others again. A minimum cut between what cannot be made
-// again and what the backward section reads; the capacity of a value is its bytes.
+// Which values the forward section leaves to the backward section, and which nodes make the others
+// again. A minimum cut between what cannot be made again and what the backward section reads: a
+// value that is kept costs its bytes, a node that runs again its price.
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -12,8 +12,6 @@
 namespace trainrt {
 namespace {
 
-// Of a chain that is made again: its values live on until their readers, so long ones gain nothing.
-constexpr int32_t kMaxDepth = 8;
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max() / 4;
 
 size_t at(int32_t index) { return static_cast<size_t>(index); }
@@ -120,50 +118,16 @@ class Flow {
   std::vector<size_t> next_;
 };
 
-/// No more than a few instructions an element.
-bool is_cheap(Op op) {
-  switch (op) {
-    case Op::kNeg:
-    case Op::kAbs:
-    case Op::kSign:
-    case Op::kSqrt:
-    case Op::kReciprocal:
-    case Op::kTanh:
-    case Op::kSigmoid:
-    case Op::kGelu:
-    case Op::kSilu:
-    case Op::kRelu:
-    case Op::kClip:
-    case Op::kNot:
-    case Op::kIsNaN:
-    case Op::kCast:
-    case Op::kAdd:
-    case Op::kSub:
-    case Op::kMul:
-    case Op::kDiv:
-    case Op::kMax:
-    case Op::kMin:
-    case Op::kEqual:
-    case Op::kLess:
-    case Op::kLessEqual:
-    case Op::kGreater:
-    case Op::kGreaterEqual:
-    case Op::kAnd:
-    case Op::kOr:
-    case Op::kXor:
-    case Op::kWhere:
-      return true;
-    default:
-      return is_view(op);
-  }
-}
-
 class Recompute final : public Pass {
  public:
-  explicit Recompute(RecomputeReport* report) : report_(report) {}
+  Recompute(RecomputeOptions options, RecomputeReport* report)
+      : options_(std::move(options)), report_(report) {}
   std::string_view name() const override { return "recompute"; }
 
   bool run(Graph& graph) override {
+    *report_ = {};
+    find_forward(graph);
+    find_possible(graph);
     const std::vector<bool> again = choose(graph);
     if (report_->values == 0) return false;
     clone(graph, again);
@@ -174,48 +138,108 @@ class Recompute final : public Pass {
   static bool is_forward(const Graph& graph, ValueId v) {
     return graph.producer(v).section == Section::kForward;
   }
+  static ValueId root(const Graph& graph, ValueId v) {
+    while (is_view(graph.producer(v).op)) v = graph.producer(v).inputs[0];
+    return v;
+  }
 
-  /// By ValueId: whether the backward section makes the value again.
-  std::vector<bool> choose(const Graph& graph) {
-    *report_ = {};
-    std::vector<bool> again(at(graph.value_count()));
-    // What takes no room of its own across the boundary, and state that changes before it is read.
-    std::vector<bool> free(at(graph.value_count())), changes(at(graph.value_count()));
-    for (const Output& o : graph.outputs()) free[at(o.value.index)] = true;
+  void find_forward(const Graph& graph) {
+    free_.assign(at(graph.value_count()), false);
+    changes_.assign(at(graph.value_count()), false);
+    for (const Output& o : graph.outputs()) free_[at(root(graph, o.value).index)] = true;
     for (const Node& node : graph.nodes()) {
       const bool source = node.op == Op::kInput || node.op == Op::kConstant || node.op == Op::kFill;
-      for (ValueId v : node.outputs) free[at(v.index)] = free[at(v.index)] || source;
+      for (ValueId v : node.outputs) free_[at(v.index)] = free_[at(v.index)] || source;
       if (is_state_update(node.op) && node.section != Section::kUpdate) {
-        for (ValueId v : node.inputs) changes[at(v.index)] = true;
+        for (ValueId v : node.inputs) changes_[at(v.index)] = true;
       }
     }
     for (const Node& node : graph.nodes()) {
-      if (is_view(node.op) && changes[at(node.inputs[0].index)]) {
-        changes[at(node.outputs[0].index)] = true;
+      if (!is_view(node.op)) continue;
+      const size_t from = at(node.inputs[0].index), to = at(node.outputs[0].index);
+      free_[to] = free_[to] || free_[from];
+      changes_[to] = changes_[to] || changes_[from];
+    }
+  }
+
+  /// Values that cross the borders between segments, which lie where the fewest bytes cross.
+  std::vector<bool> border_values(const Graph& graph) const {
+    std::vector<bool> border(at(graph.value_count()));
+    if (options_.segment_bytes <= 0) return border;
+    std::vector<int32_t> last_read(at(graph.value_count()), -1);
+    std::vector<int64_t> made(at(graph.node_count())), crossing(at(graph.node_count()) + 1);
+    for (int32_t i = 0; i < graph.node_count(); ++i) {
+      const Node& node = graph.node(NodeId{i});
+      if (node.section != Section::kForward || is_view(node.op)) continue;
+      for (ValueId v : node.inputs) last_read[at(root(graph, v).index)] = i;
+    }
+    const auto crosses = [&](ValueId v) {
+      return !free_[at(v.index)] && !is_view(graph.producer(v).op) && last_read[at(v.index)] >= 0;
+    };
+    for (int32_t i = 0; i < graph.node_count(); ++i) {
+      for (ValueId v : graph.node(NodeId{i}).outputs) {
+        if (!crosses(v)) continue;
+        const auto bytes = static_cast<int64_t>(graph.type(v).bytes());
+        made[at(i)] += bytes;
+        crossing[at(i)] += bytes;
+        crossing[at(last_read[at(v.index)])] -= bytes;
       }
     }
+    for (size_t i = 1; i < crossing.size(); ++i) crossing[i] += crossing[i - 1];
+    std::vector<int32_t> borders;
+    int64_t bytes = 0;
+    int32_t best = -1;
+    for (int32_t i = 0; i < graph.node_count(); ++i) {
+      if (graph.node(NodeId{i}).section != Section::kForward) continue;
+      bytes += made[at(i)];
+      if (made[at(i)] > 0 && 2 * bytes > options_.segment_bytes &&
+          (best < 0 || crossing[at(i)] <= crossing[at(best)])) {
+        best = i;
+      }
+      if (bytes < options_.segment_bytes || best < 0) continue;
+      borders.push_back(best);
+      i = best;
+      bytes = 0;
+      best = -1;
+    }
+    for (int32_t v = 0; v < graph.value_count(); ++v) {
+      if (!crosses(ValueId{v})) continue;
+      const auto next =
+          std::lower_bound(borders.begin(), borders.end(), graph.value(ValueId{v}).producer.index);
+      border[at(v)] = next != borders.end() && *next < last_read[at(v)];
+    }
+    return border;
+  }
 
-    // Nodes that can run again, chains cut where they get too long.
-    std::vector<bool> possible(at(graph.node_count()));
+  void find_possible(const Graph& graph) {
+    const std::vector<bool> border = border_values(graph);
+    cost_.assign(at(graph.node_count()), -1);
     std::vector<int32_t> depth(at(graph.value_count()));
     for (int32_t i = 0; i < graph.node_count(); ++i) {
       const Node& node = graph.node(NodeId{i});
-      if (node.section != Section::kForward || !is_cheap(node.op)) continue;
+      if (node.section != Section::kForward || is_state_update(node.op)) continue;
+      const int64_t cost = is_view(node.op) ? 0 : options_.cost(graph, node);
       int32_t deepest = 0;
-      bool stable = true;
+      bool ok = cost >= 0;
       for (ValueId v : node.inputs) {
         deepest = std::max(deepest, depth[at(v.index)]);
-        stable = stable && !changes[at(v.index)];
+        ok = ok && !changes_[at(v.index)];
       }
+      for (ValueId v : node.outputs) ok = ok && !border[at(v.index)];
       if (!is_view(node.op)) ++deepest;
-      if (!stable || deepest > kMaxDepth) continue;
-      possible[at(i)] = true;
-      depth[at(node.outputs[0].index)] = deepest;
+      if (!ok || deepest > options_.max_depth) continue;
+      cost_[at(i)] = cost;
+      for (ValueId v : node.outputs) depth[at(v.index)] = deepest;
     }
+  }
 
+  /// By ValueId: whether the backward section makes the value again.
+  std::vector<bool> choose(const Graph& graph) {
+    std::vector<bool> again(at(graph.value_count()));
     Flow flow;
     const int32_t source = flow.add_vertex(), sink = flow.add_vertex();
-    std::unordered_map<ValueId, int32_t> entry;  // of a value; its exit is the next vertex
+    std::unordered_map<ValueId, int32_t> entry;      // of a value; its exit is the next vertex
+    std::unordered_map<int32_t, int32_t> run_again;  // by node
     std::vector<ValueId> stack;
     const auto vertex_of = [&](ValueId v) {
       const auto [it, fresh] = entry.try_emplace(v, 0);
@@ -229,43 +253,54 @@ class Recompute final : public Pass {
       }
       return it->second;
     };
+    std::unordered_set<ValueId> read, stored;
     int64_t before = 0;
-    std::unordered_set<ValueId> kept;
     for (const Node& node : graph.nodes()) {
       if (node.section == Section::kForward) continue;
       for (ValueId v : node.inputs) {
-        if (!is_forward(graph, v) || free[at(v.index)] || !kept.insert(v).second) continue;
+        if (!is_forward(graph, v) || free_[at(v.index)] || !read.insert(v).second) continue;
         flow.add_edge(vertex_of(v) + 1, sink, kUnlimited);
-      }
-    }
-    std::unordered_set<ValueId> stored;
-    for (ValueId v : kept) {
-      while (is_view(graph.producer(v).op)) v = graph.producer(v).inputs[0];
-      if (!free[at(v.index)] && stored.insert(v).second) {
-        before += static_cast<int64_t>(graph.type(v).bytes());
+        const ValueId whole = root(graph, v);
+        if (!free_[at(whole.index)] && stored.insert(whole).second) {
+          before += static_cast<int64_t>(graph.type(whole).bytes());
+        }
       }
     }
     while (!stack.empty()) {
       const ValueId v = stack.back();
       stack.pop_back();
-      const Node& node = graph.producer(v);
-      if (!possible[at(graph.value(v).producer.index)]) {
+      const int32_t producer = graph.value(v).producer.index;
+      if (cost_[at(producer)] < 0) {
         flow.add_edge(source, entry.at(v), kUnlimited);
         continue;
       }
-      for (ValueId in : node.inputs) {
-        if (!free[at(in.index)]) flow.add_edge(vertex_of(in) + 1, entry.at(v), kUnlimited);
+      const auto [it, fresh] = run_again.try_emplace(producer, 0);
+      if (fresh) {
+        it->second = flow.add_vertex();
+        const double price = static_cast<double>(cost_[at(producer)]) * options_.weight;
+        if (price >= 1) flow.add_edge(source, it->second, static_cast<int64_t>(price));
+        for (ValueId in : graph.producer(v).inputs) {
+          if (!free_[at(in.index)]) flow.add_edge(vertex_of(in) + 1, it->second, kUnlimited);
+        }
+      }
+      flow.add_edge(it->second, entry.at(v), kUnlimited);
+    }
+    if (flow.run(source, sink) >= before) return again;
+    const std::vector<bool> side = flow.sink_side(sink);
+    int64_t kept = 0;
+    for (const auto& [v, vertex] : entry) {
+      again[at(v.index)] = side[at(vertex)];
+      if (is_view(graph.producer(v).op)) continue;
+      if (side[at(vertex)]) {
+        ++report_->values;
+      } else if (side[at(vertex + 1)]) {
+        kept += static_cast<int64_t>(graph.type(v).bytes());
       }
     }
-    const int64_t after = flow.run(source, sink);
-    if (after >= before) return again;
-    const std::vector<bool> side = flow.sink_side(sink);
-    for (const auto& [v, vertex] : entry) {
-      if (!side[at(vertex)]) continue;
-      again[at(v.index)] = true;
-      if (!is_view(graph.producer(v).op)) ++report_->values;
+    for (const auto& [node, vertex] : run_again) {
+      if (side[at(vertex)]) report_->cost += cost_[at(node)];
     }
-    report_->bytes = before - after;
+    report_->bytes = before - kept;
     return again;
   }
 
@@ -297,8 +332,11 @@ class Recompute final : public Pass {
         stack.pop_back();
         if (cloned[at(v.index)]) continue;
         const NodeId id = add(node, Section::kBackward, seen_behind);
-        cloned[at(v.index)] = fresh.node(id).outputs[0];
-        fresh.value(cloned[at(v.index)]).name = graph.value(v).name;
+        for (size_t k = 0; k < node.outputs.size(); ++k) {
+          const ValueId made = fresh.node(id).outputs[k];
+          cloned[at(node.outputs[k].index)] = made;
+          fresh.value(made).name = graph.value(node.outputs[k]).name;
+        }
       }
     };
     for (const Node& node : graph.nodes()) {
@@ -320,13 +358,18 @@ class Recompute final : public Pass {
     graph = std::move(fresh);
   }
 
+  const RecomputeOptions options_;
   RecomputeReport* report_;
+  /// By ValueId: takes no room of its own across the sections; is state that changes before it is
+  /// read.
+  std::vector<bool> free_, changes_;
+  std::vector<int64_t> cost_;  // by NodeId; -1: never runs again
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> make_recompute_pass(RecomputeReport* report) {
-  return std::make_unique<Recompute>(report);
+std::unique_ptr<Pass> make_recompute_pass(RecomputeOptions options, RecomputeReport* report) {
+  return std::make_unique<Recompute>(std::move(options), report);
 }
 
 }  // namespace trainrt

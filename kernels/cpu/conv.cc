@@ -1,5 +1,7 @@
 // Convolution and its two gradients by oneDNN. Activations are plain (nchw) or nChw16c, weights
 // plain; where the kernel wants another layout, reorders run inside, with buffers in its scratch.
+#include <map>
+#include <mutex>
 #include <optional>
 
 #include "kernels/cpu/bfloat16.h"
@@ -7,6 +9,7 @@
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/cpu/threads.h"
 
 namespace trainrt {
 namespace {
@@ -98,15 +101,14 @@ memory::desc activations(const Dims& dims, Format format, memory::data_type type
   return memory::desc(dims, type, tag);
 }
 
-/// A primitive for one pass, and the layouts in which it wants its operands.
+/// What runs one pass, and the layouts in which it wants its operands.
 struct Plan {
   dnnl::primitive_desc_base pd;
-  dnnl::primitive primitive;
   memory::desc x, w, y;
   std::string name;
 };
 
-std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool create) {
+std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy) {
   const auto x = activations(s.x, fx, s.x_type), y = activations(s.y, fy, s.y_type);
   const memory::desc w(s.w, s.w_type, Tag::any);
   const memory::desc b = s.bias ? plain({s.y[1]}) : memory::desc();
@@ -114,14 +116,13 @@ std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool c
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const auto direct = algorithm::convolution_direct;
   Plan p;
-  const auto fill = [&](const auto& pd, auto tag, const memory::desc& px, const memory::desc& pw,
+  const auto fill = [&](const auto& pd, const memory::desc& px, const memory::desc& pw,
                         const memory::desc& py) {
     p.pd = pd;
     p.name = pd.impl_info_str();
     p.x = px;
     p.w = pw;
     p.y = py;
-    if (create) p.primitive = typename decltype(tag)::type(pd);
   };
   try {
     using Forward = dnnl::convolution_forward;
@@ -137,20 +138,17 @@ std::optional<Plan> try_formats(const ConvShape& s, Format fx, Format fy, bool c
                                           direct, narrow(s.x, fx, x), hint_w, b, narrow(s.y, fy, y),
                                           s.strides, s.dilations, s.pads_begin, s.pads_end, attr);
     if (s.pass == Pass::kForward) {
-      fill(forward, std::type_identity<Forward>{}, forward.src_desc(), forward.weights_desc(),
-           forward.dst_desc());
+      fill(forward, forward.src_desc(), forward.weights_desc(), forward.dst_desc());
     } else if (s.pass == Pass::kData) {
       using Backward = dnnl::convolution_backward_data;
       const Backward::primitive_desc pd(onednn_engine(), direct, x, w, y, s.strides, s.dilations,
                                         s.pads_begin, s.pads_end, forward, attr);
-      fill(pd, std::type_identity<Backward>{}, pd.diff_src_desc(), pd.weights_desc(),
-           pd.diff_dst_desc());
+      fill(pd, pd.diff_src_desc(), pd.weights_desc(), pd.diff_dst_desc());
     } else {
       using Backward = dnnl::convolution_backward_weights;
       const Backward::primitive_desc pd(onednn_engine(), direct, x, w, y, s.strides, s.dilations,
                                         s.pads_begin, s.pads_end, forward, attr);
-      fill(pd, std::type_identity<Backward>{}, pd.src_desc(), pd.diff_weights_desc(),
-           pd.diff_dst_desc());
+      fill(pd, pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc());
     }
   } catch (const dnnl::error&) {
     return std::nullopt;
@@ -165,9 +163,9 @@ bool is_slow(const ConvShape& s, const std::string& name) {
 }
 
 /// For activations in the caller's blocked layout: no reorders of them, no slow implementations.
-std::optional<Plan> choose_blocked(const ConvShape& s, bool create) {
+std::optional<Plan> choose_blocked(const ConvShape& s) {
   const Format fx = s.x_blocked ? Format::kBlocked : Format::kPlain;
-  const std::optional<Plan> p = try_formats(s, fx, Format::kBlocked, create);
+  const std::optional<Plan> p = try_formats(s, fx, Format::kBlocked);
   if (!p) return p;
   return is_slow(s, p->name) || p->name.find("gemm:") != std::string::npos ? std::nullopt : p;
 }
@@ -175,8 +173,8 @@ std::optional<Plan> choose_blocked(const ConvShape& s, bool create) {
 // ms per pass on AVX-512, one thread, plain / any with reorders: 3x3 64@56 23/15 forward, 144@56
 // depthwise 17/8 in every pass, 1x1 96-24@56 forward 1.8/4.3, dW 4.5/3.8, 32 groups of 4 dW 3/11
 // (`any` is gemm); strided 1x1 dX blocked 3.0 against 5.3 for `any`.
-std::optional<Plan> choose(const ConvShape& s, bool create) {
-  if (s.y_blocked) return choose_blocked(s, create);
+std::optional<Plan> search(const ConvShape& s) {
+  if (s.y_blocked) return choose_blocked(s);
   const int64_t channels = s.x[1], filters = s.y[1];
   const bool blockable = (s.group == 1 || (s.group == channels && s.group == filters)) &&
                          channels >= 16 && filters >= 16;
@@ -193,16 +191,40 @@ std::optional<Plan> choose(const ConvShape& s, bool create) {
   } else {
     order = {Format::kAny, Format::kPlain};
   }
-  std::optional<Format> slow;
+  std::optional<Plan> slow;
   for (Format format : order) {
-    const std::optional<Plan> p = try_formats(s, format, format, false);
+    std::optional<Plan> p = try_formats(s, format, format);
     if (!p || is_slow(s, p->name)) continue;
-    if (p->name.find("gemm:") == std::string::npos) {
-      return create ? try_formats(s, format, format, true) : p;
-    }
-    if (!slow) slow = format;
+    if (p->name.find("gemm:") == std::string::npos) return p;
+    if (!slow) slow = std::move(p);
   }
-  return slow ? try_formats(s, *slow, *slow, create) : std::nullopt;
+  return slow;
+}
+
+/// The same convolution is looked at when layouts, rows and kernels are chosen, and descriptors
+/// take oneDNN long to make.
+std::optional<Plan> choose(const ConvShape& s) {
+  constexpr size_t kMost = 1024;
+  static std::mutex mutex;
+  static std::map<std::vector<int64_t>, std::optional<Plan>> known;
+  // A descriptor is made for a number of threads.
+  std::vector<int64_t> key = {cpu_threads(),
+                              static_cast<int64_t>(s.pass),
+                              s.group,
+                              s.bias,
+                              s.x_blocked,
+                              s.y_blocked,
+                              static_cast<int64_t>(s.x_type),
+                              static_cast<int64_t>(s.w_type),
+                              static_cast<int64_t>(s.y_type)};
+  for (const Dims* dims :
+       {&s.x, &s.w, &s.y, &s.strides, &s.dilations, &s.pads_begin, &s.pads_end}) {
+    key.insert(key.end(), dims->begin(), dims->end());
+  }
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  if (known.size() >= kMost) known.clear();
+  return known.emplace(std::move(key), search(s)).first->second;
 }
 
 // 256@14 3x3 in bfloat16 on a processor with AMX, ms of the three passes: nChw16c 22 23 23, nhwc 2
@@ -246,8 +268,7 @@ Support takes_conv(const NodeView& node) {
     if (t.size() == 0) return Support::no("takes no empty operands");
   }
   if (node.outputs[0].size() == 0) return Support::no("takes no empty operands");
-  return choose(shape_of(node), false) ? s
-                                       : Support::no("oneDNN has no fast kernel for this shape");
+  return choose(shape_of(node)) ? s : Support::no("oneDNN has no fast kernel for this shape");
 }
 
 /// An operand in the caller's layout and in the primitive's; a reorder between them when they
@@ -326,7 +347,7 @@ class ConvKernel final : public Kernel {
     work_ = book(scratch, work.get_size());
     args.emplace_back(DNNL_ARG_SCRATCHPAD, work);
     if (bias_) args.emplace_back(DNNL_ARG_BIAS, plain({s.y[1]}));
-    call_ = OneDnnPrimitive(plan.primitive, args);
+    call_ = OneDnnPrimitive(dnnl::primitive(plan.pd.get()), args);
   }
 
   void run(const KernelArgs& args) const override {
@@ -354,7 +375,7 @@ class ConvKernel final : public Kernel {
 std::unique_ptr<Kernel> plan_conv(const NodeView& node, Scratch& scratch) {
   return guard_onednn("planning a convolution", [&]() -> std::unique_ptr<Kernel> {
     const ConvShape s = shape_of(node);
-    return std::make_unique<ConvKernel>(s, *choose(s, true), scratch);
+    return std::make_unique<ConvKernel>(s, *choose(s), scratch);
   });
 }
 

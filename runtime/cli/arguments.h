@@ -30,6 +30,7 @@ struct ModelArgs {
   std::vector<std::string> freeze, train_only;
   std::vector<std::string> fixed;  // --set name=value
   std::string weights;             // a checkpoint to start from
+  std::string memory_budget;       // "2GiB"; empty: none
   CLI::Option* seed_option = nullptr;
 
   void add(CLI::App& app);
@@ -74,6 +75,8 @@ struct TrainArgs {
 /// Options of the contract that this version does not have: using one is an error that says so.
 void add_unsupported(CLI::App& app, std::initializer_list<const char*> names);
 
+/// "2GiB", "500 MB", "4096" to bytes (KiB = 1024, KB = 1000); throws Error(kUsage) naming `option`.
+size_t parse_bytes(const std::string& text, const std::string& option);
 /// "1,2,3" to numbers; throws Error(kUsage) naming `option`.
 std::vector<double> parse_numbers(const std::string& text, const std::string& option);
 

@@ -56,7 +56,9 @@ int bench(const BenchArgs& args) {
   const Module module = args.model.load();
   const StepBatch step = make_step_batch(module, args.model, args.data, args.train);
   Trainer trainer(module, step.options);
+  const MemoryGrowth growth;
   const BenchResult r = trainer.bench(step.batch, args.seconds);
+  const int64_t step_peak = growth.peak(), step_memory = growth.bytes();
   std::vector<NodeTiming> nodes;
   if (!args.profile.empty()) {
     nodes = trainer.profile(step.batch);
@@ -71,6 +73,13 @@ int bench(const BenchArgs& args) {
                 {"plan_ms", r.plan.plan_ms},
                 {"arena_bytes", r.plan.arena_bytes},
                 {"arena_lower_bound_bytes", r.plan.arena_lower_bound_bytes},
+                {"recomputed_values", r.plan.recomputed_values},
+                {"recomputed_bytes", r.plan.recomputed_bytes},
+                {"recomputed_flops", r.plan.recomputed_flops},
+                {"loaded_rss_bytes", growth.before()},
+                {"step_peak_rss_bytes", step_peak},
+                {"step_memory_bytes", step_memory},
+                {"planned_bytes", r.plan.step_bytes},
                 {"peak_rss_bytes", peak_rss_bytes()},
                 {"flops", r.plan.flops},
                 {"gflops_per_s", gflops},
@@ -81,10 +90,17 @@ int bench(const BenchArgs& args) {
   std::printf("step     %.3f ms (median of %ld)\n", r.step_ms, r.steps);
   std::printf("forward  %.3f ms\nbackward %.3f ms\nupdate   %.3f ms\nplan     %.1f ms\n",
               r.forward_ms, r.backward_ms, r.update_ms, r.plan.plan_ms);
-  std::printf("arena    %s (lower bound %s)\npeak rss %s\n",
-              readable_bytes(static_cast<double>(r.plan.arena_bytes)).c_str(),
-              readable_bytes(static_cast<double>(r.plan.arena_lower_bound_bytes)).c_str(),
-              readable_bytes(static_cast<double>(peak_rss_bytes())).c_str());
+  const auto readable_size = [](auto bytes) { return readable_bytes(static_cast<double>(bytes)); };
+  std::printf("arena    %s (lower bound %s)\n", readable_size(r.plan.arena_bytes).c_str(),
+              readable_size(r.plan.arena_lower_bound_bytes).c_str());
+  std::printf("memory   %s more than the loaded model's %s; planned %s (peak rss %s)\n",
+              readable_size(step_memory).c_str(), readable_size(growth.before()).c_str(),
+              readable_size(r.plan.step_bytes).c_str(), readable_size(peak_rss_bytes()).c_str());
+  if (r.plan.recomputed_values > 0) {
+    std::printf("again    %ld values: %s less kept, %.3g flops more\n", r.plan.recomputed_values,
+                readable_bytes(static_cast<double>(r.plan.recomputed_bytes)).c_str(),
+                static_cast<double>(r.plan.recomputed_flops));
+  }
   std::printf("work     %.3g flops a step, %.1f GFLOP/s\nloss     %s\n",
               static_cast<double>(r.plan.flops), gflops, readable(r.loss).c_str());
   if (!nodes.empty()) print_profile(nodes);

@@ -244,6 +244,9 @@ void Run::start() {
   info.parameters = parameter_elements(*module_);
   info.trainable = parameter_elements(*module_, trainer_->trainable(first));
   info.arena_bytes = static_cast<int64_t>(plan.arena_bytes);
+  info.recomputed_values = plan.recomputed_values;
+  info.recomputed_bytes = plan.recomputed_bytes;
+  info.recomputed_flops = plan.recomputed_flops;
   info.plan_ms = plan.plan_ms;
   info.first_step = trainer_->steps_done();
   info.total_steps = total_;

@@ -34,6 +34,9 @@ class JsonProgress final : public Progress {
                 {"parameters", s.parameters},
                 {"trainable", s.trainable},
                 {"arena_bytes", s.arena_bytes},
+                {"recomputed_values", s.recomputed_values},
+                {"recomputed_bytes", s.recomputed_bytes},
+                {"recomputed_flops", s.recomputed_flops},
                 {"plan_ms", s.plan_ms},
                 {"steps_done", s.first_step},
                 {"steps", s.total_steps}});

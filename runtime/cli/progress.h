@@ -12,6 +12,7 @@ namespace trainrt::cli {
 
 struct StartInfo {
   int64_t parameters = 0, trainable = 0, arena_bytes = 0;
+  int64_t recomputed_values = 0, recomputed_bytes = 0, recomputed_flops = 0;
   double plan_ms = 0;
   int64_t first_step = 0;   // steps done before (resumed runs)
   int64_t total_steps = 0;  // of the whole run

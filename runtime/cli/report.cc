@@ -2,9 +2,13 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <sstream>
+
+#include "runtime/arena.h"
 
 namespace trainrt::cli {
 
@@ -80,6 +84,29 @@ int64_t peak_rss_bytes() {
   ::getrusage(RUSAGE_SELF, &usage);
   return int64_t{usage.ru_maxrss} * 1024;
 }
+
+namespace {
+
+/// A line of /proc/self/status, in bytes.
+int64_t process_status(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+MemoryGrowth::MemoryGrowth() {
+  // What loading left free would be taken up by the step and not count.
+  release_free_memory();
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
+  before_ = process_status("VmRSS");
+}
+
+int64_t MemoryGrowth::peak() const { return process_status("VmHWM"); }
+int64_t MemoryGrowth::bytes() const { return std::max<int64_t>(peak() - before_, 0); }
 
 std::string readable_bytes(double bytes) {
   const char* unit = "B";

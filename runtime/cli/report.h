@@ -31,6 +31,19 @@ Json to_json(const Problem& problem);
 
 /// Most memory this process has held.
 int64_t peak_rss_bytes();
+
+/// How the process's resident memory grows from here on. Zeros where /proc does not tell.
+class MemoryGrowth {
+ public:
+  MemoryGrowth();
+  int64_t before() const { return before_; }
+  /// Largest resident size since then.
+  int64_t peak() const;
+  int64_t bytes() const;
+
+ private:
+  int64_t before_ = 0;
+};
 /// "1.5 GiB"
 std::string readable_bytes(double bytes);
 /// "61,706"

@@ -120,9 +120,20 @@ StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch) {
 
 PlanStats Trainer::Impl::stats(const CompiledStep& step) const {
   const Plan& plan = *step.plan;
-  return {step.plan_ms,       plan.arena_bytes(),     plan.arena_lower_bound(),
-          plan.fixed_bytes(), session->state_bytes(), static_cast<int64_t>(plan.steps().size()),
-          plan.flops()};
+  PlanStats stats;
+  stats.plan_ms = step.plan_ms;
+  stats.arena_bytes = plan.arena_bytes();
+  stats.arena_lower_bound_bytes = plan.arena_lower_bound();
+  stats.fixed_bytes = plan.fixed_bytes();
+  stats.state_bytes = session->state_bytes();
+  stats.step_bytes = stats.arena_bytes + stats.fixed_bytes + session->optimizer_state().bytes() +
+                     session->gradient_stores().bytes();
+  stats.nodes = static_cast<int64_t>(plan.steps().size());
+  stats.flops = plan.flops();
+  stats.recomputed_values = step.recomputed.values;
+  stats.recomputed_bytes = step.recomputed.bytes;
+  stats.recomputed_flops = step.recomputed_flops;
+  return stats;
 }
 
 Trainer::Trainer(const Module& module, const TrainerOptions& options)

@@ -131,6 +131,15 @@ void check_same(const Graph& before, const Graph& after) {
   }
 }
 
+/// Everything may run again, at several prices, and in parts of the graph.
+RecomputeOptions recompute_options(uint32_t seed) {
+  RecomputeOptions options;
+  options.cost = [](const Graph&, const Node&) { return 16; };
+  options.weight = seed % 3;
+  options.segment_bytes = seed % 5 * 100;
+  return options;
+}
+
 TEST_CASE("fusion: random graphs keep their results") {
   int fused = 0, recomputed = 0;
   for (uint32_t seed = 0; seed < 500; ++seed) {
@@ -138,7 +147,7 @@ TEST_CASE("fusion: random graphs keep their results") {
     INFO("seed " << seed << "\n" << print(before));
     Graph after = before;
     RecomputeReport report;
-    make_recompute_pass(&report)->run(after);
+    make_recompute_pass(recompute_options(seed), &report)->run(after);
     verify(after);
     check_same(before, after);
     recomputed += report.values;

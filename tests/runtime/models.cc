@@ -89,6 +89,34 @@ std::string mlp(bool dropout) {
 std::string mlp_model() { return mlp(false); }
 std::string dropout_model() { return mlp(true); }
 
+std::string conv_model() {
+  ModelMaker m;
+  m.input("x", {"n", "3", "16", "16"});
+  m.output("y", {"n", "16"});
+  std::string from = "x";
+  for (uint64_t i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i);
+    m.weight("conv" + n, {16, i == 0 ? 3 : 16, 3, 3}, 2 * i + 1);
+    for (const char* part : {"scale", "bias", "mean"}) m.weight(part + n, {16}, 2 * i + 2);
+    Tensor variance(DType::kFloat32, {16});
+    variance.fill(1);
+    m.values("variance" + n, {16}, variance);
+    auto* pads = m.node("Conv", {from, "conv" + n}, {"c" + n})->add_attribute();
+    pads->set_name("pads");
+    pads->set_type(onnx::AttributeProto::INTS);
+    for (int k = 0; k < 4; ++k) pads->add_ints(1);
+    m.node("BatchNormalization", {"c" + n, "scale" + n, "bias" + n, "mean" + n, "variance" + n},
+           {"b" + n});
+    m.node("Relu", {"b" + n}, {"r" + n});
+    m.node("Dropout", {"r" + n}, {"d" + n});
+    if (i >= 2) m.node("Add", {"d" + n, from}, {"s" + n});
+    from = (i >= 2 ? "s" : "d") + n;
+  }
+  m.node("GlobalAveragePool", {from}, {"pooled"});
+  m.node("Flatten", {"pooled"}, {"y"});
+  return m.bytes();
+}
+
 std::string batch_norm_model() {
   ModelMaker m;
   m.input("x", {"n", "2", "k"});

@@ -17,6 +17,9 @@ std::string mlp_model();
 std::string dropout_model();
 /// x [n,2,k] -> BatchNormalization (bn.weight, bn.bias, bn.mean, bn.var) -> y.
 std::string batch_norm_model();
+/// x [n,3,16,16] -> four times Conv, BatchNormalization, Relu, Dropout, the last two with a sum
+/// around them -> y [n,16].
+std::string conv_model();
 /// ids [n] int64 -> Gather(table [5,3]) -> y [n,3].
 std::string embedding_model();
 /// x [n,6], shape [r] int64 -> Reshape(x * scale [6], shape) -> y.

@@ -1,8 +1,10 @@
 #include "trainrt/trainer.h"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -465,6 +467,60 @@ TEST_CASE("the NaN check names the node") {
   Tensor x = numbers({2, 2});
   x.data<double>()[1] = std::nan("");
   CHECK(contains(failure([&] { trainer.step({{"x", x}}); }, ErrorCode::kRuntime), "a_node"));
+}
+
+/// Losses of steps, then all state.
+std::pair<std::vector<double>, StateDict> train(const Module& m, const TensorMap& batch) {
+  Trainer trainer(m, options_of("cross_entropy", "adam", 0.01));
+  std::vector<double> losses;
+  for (int i = 0; i < 5; ++i) losses.push_back(trainer.step(batch).loss);
+  return {losses, m.state_dict()};
+}
+
+TEST_CASE("a memory budget changes no bit") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kFloat64);
+  ModuleOptions options;
+  options.dtype = dtype;
+  const std::string bytes = testing::conv_model();
+  const TensorMap batch = {{"x", numbers({8, 3, 16, 16})},
+                           {"target", testing::ids({0, 1, 2, 3, 4, 5, 6, 7})}};
+  const Module free = testing::load(bytes, options);
+  const PlanStats unlimited = Trainer(free, options_of("cross_entropy", "adam", 0.01)).plan(batch);
+  const auto want = train(free, batch);
+  for (const double part : {0.9, 0.8, 0.7}) {
+    options.memory_budget = static_cast<size_t>(static_cast<double>(unlimited.arena_bytes) * part);
+    const Module m = testing::load(bytes, options);
+    const PlanStats plan = Trainer(m, options_of("cross_entropy", "adam", 0.01)).plan(batch);
+    INFO(part);
+    CHECK(plan.arena_bytes <= options.memory_budget);
+    CHECK(plan.recomputed_values > unlimited.recomputed_values);
+    CHECK(plan.flops - plan.recomputed_flops == unlimited.flops - unlimited.recomputed_flops);
+    const auto got = train(m, batch);
+    CHECK(got.first == want.first);
+    REQUIRE(got.second.size() == want.second.size());
+    for (size_t i = 0; i < got.second.size(); ++i) {
+      INFO(got.second[i].first);
+      const Tensor &a = got.second[i].second, &b = want.second[i].second;
+      CHECK(std::memcmp(a.raw(), b.raw(), b.bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("a memory budget that no plan fits names the smallest that one does") {
+  ModuleOptions options;
+  options.memory_budget = 1000;
+  const std::string bytes = testing::conv_model();
+  const TensorMap batch = {{"x", numbers({4, 3, 16, 16})}, {"target", testing::ids({0, 1, 2, 3})}};
+  const auto plan = [&] {
+    const Module m = testing::load(bytes, options);
+    return Trainer(m, options_of("cross_entropy", "adam", 0.01)).plan(batch);
+  };
+  const std::string message = failure(plan, ErrorCode::kMemory);
+  CHECK(contains(message, "budget of 1000 bytes"));
+  const std::string before = "at least ";
+  REQUIRE(contains(message, before));
+  options.memory_budget = std::stoul(message.substr(message.find(before) + before.size()));
+  CHECK(plan().arena_bytes <= options.memory_budget);
 }
 
 TEST_CASE("bench, profile, plan and dumps") {

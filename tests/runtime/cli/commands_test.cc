@@ -180,10 +180,28 @@ TEST_CASE("bench reports times and memory", "[cli]") {
   const Json line = Json::parse(r.out);
   for (const char* key :
        {"step_ms", "forward_ms", "backward_ms", "update_ms", "plan_ms", "arena_bytes",
-        "arena_lower_bound_bytes", "peak_rss_bytes", "flops", "gflops_per_s", "loss"}) {
+        "arena_lower_bound_bytes", "loaded_rss_bytes", "step_peak_rss_bytes", "step_memory_bytes",
+        "planned_bytes", "recomputed_values", "peak_rss_bytes", "flops", "gflops_per_s", "loss"}) {
     CHECK(line[key].is_number());
   }
   CHECK(line["arena_lower_bound_bytes"].get<int64_t>() <= line["arena_bytes"].get<int64_t>());
+}
+
+TEST_CASE("the process grows by what the plan says", "[cli]") {
+  const Workshop w;
+  const ProgramResult r = run_trainrt(
+      {"bench", w.model, "--batch", "1000000", "--seconds", "0", "--optimizer", "adam", "--json"});
+  INFO(r.err << r.out);
+  REQUIRE(r.code == 0);
+  const Json line = Json::parse(r.out);
+  const auto planned = line["planned_bytes"].get<double>();
+  const auto grown = line["step_memory_bytes"].get<double>();
+  REQUIRE(planned > 100e6);
+  // Besides the plan: code of libraries, primitives, and copies of the batch on its way.
+  CHECK(grown > planned * 0.9);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  CHECK(grown < planned * 1.1 + 64e6);
+#endif
 }
 
 TEST_CASE("bench writes a Chrome trace", "[cli]") {

@@ -68,15 +68,29 @@ TEST_CASE("usage errors exit with 2", "[cli]") {
 
 TEST_CASE("options of later versions are refused by name", "[cli]") {
   const Workshop w;
-  const Arguments option =
-      GENERATE(Arguments{"--device", "cuda"},
-               Arguments{"--memory-budget", "2GiB"}, Arguments{"--log-dir", "logs"},
-               Arguments{"--seq-len", "8"});
+  const Arguments option = GENERATE(Arguments{"--device", "cuda"}, Arguments{"--log-dir", "logs"},
+                                    Arguments{"--seq-len", "8"});
   Arguments all = {"run", w.model};
   all.insert(all.end(), option.begin(), option.end());
   const ProgramResult r = run_trainrt(all);
   CHECK(r.code == 2);
   CHECK_THAT(r.err, ContainsSubstring(option[0]) && ContainsSubstring("not supported"));
+}
+
+TEST_CASE("memory budgets that are no sizes are refused", "[cli]") {
+  const Workshop w;
+  const std::string size = GENERATE("", "much", "2 elephants", "-1GiB", "0", "1e60", "GiB", "0.5");
+  const ProgramResult r = run_trainrt({"run", w.model, "--memory-budget=" + size});
+  INFO(size << ": " << r.err);
+  CHECK(r.code == 2);
+  CHECK_THAT(r.err, ContainsSubstring("--memory-budget"));
+}
+
+TEST_CASE("a memory budget too small says what it takes", "[cli]") {
+  const Workshop w;
+  const ProgramResult r = run_trainrt({"run", w.model, "--memory-budget", "64 B"});
+  CHECK(r.code == 1);
+  CHECK_THAT(r.err, ContainsSubstring("budget of 64 bytes") && ContainsSubstring("at least"));
 }
 
 TEST_CASE("help and version exit with 0", "[cli]") {
