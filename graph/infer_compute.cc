@@ -262,6 +262,15 @@ Types batch_norm(const Args& a) {
   return {a.in[0], channel, channel};
 }
 
+Types batch_norm_apply(const Args& a) {
+  const TensorType channel = channel_type(a);
+  check_same_type(a.in[3], channel, "mean");
+  check_same_type(a.in[4], channel, "variance");
+  std::vector<TensorType> operands(a.in.begin(), a.in.begin() + 3);
+  if (a.in.size() == 6) operands.push_back(a.in[5]);
+  return {batch_norm({Op::kBatchNorm, operands, a.attrs})[0]};
+}
+
 Types batch_norm_grad(const Args& a) {
   const TensorType channel = channel_type(a);
   check_same_type(a.in[1], a.in[0], "operand 1");
@@ -307,6 +316,7 @@ constexpr Row kRows[] = {
     {Op::kAttention, attention},
     {Op::kAttentionGrad, attention_grad},
     {Op::kBatchNorm, batch_norm},
+    {Op::kBatchNormApply, batch_norm_apply},
     {Op::kBatchNormGrad, batch_norm_grad},
 };
 

@@ -44,6 +44,7 @@ Activations activations(const Graph& graph, const Node& node) {
       take(node.inputs, result.inputs, all);
       return result;
     case Op::kBatchNorm:
+    case Op::kBatchNormApply:
     case Op::kBatchNormGrad:
     case Op::kMaxPool:
     case Op::kMaxPoolGrad:

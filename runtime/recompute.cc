@@ -66,9 +66,28 @@ int64_t bytes_of(const Graph& graph, const Node& node) {
   return static_cast<int64_t>(node_bytes(graph, node));
 }
 
-/// Of nodes that run again by default.
+/// Whether a BatchNorm stands before a depthwise convolution: one kernel runs both then
+/// (runtime/norm_conv.h), and its result is not kept anyway.
+bool joins_convolution(const Graph& graph, const Node& norm) {
+  const ValueId y = norm.outputs[0];
+  const Shape& shape = graph.type(y).shape;
+  bool joins = false;
+  for (const Node& node : graph.nodes()) {
+    if (node.section != Section::kForward) continue;
+    if (std::find(node.inputs.begin(), node.inputs.end(), y) == node.inputs.end()) continue;
+    if (node.op != Op::kConv || std::get<ConvAttrs>(node.attrs).group != shape[1]) return false;
+    joins = true;
+  }
+  return joins;
+}
+
+/// Of nodes that run again by default; -1: they never do.
 int64_t light_cost(const Graph& graph, const Node& node) {
   if (is_cheap(node.op)) return bytes_of(graph, node);
+  if (node.op == Op::kBatchNorm) {
+    // One pass: the statistics are known.
+    return joins_convolution(graph, node) ? -1 : bytes_of(graph, node);
+  }
   return is_norm(node.op) ? kNormPasses * bytes_of(graph, node) : -1;
 }
 
@@ -88,7 +107,7 @@ int64_t inner_flops(const Graph& graph, const Node& node) {
 
 int64_t full_cost(const Graph& graph, const Node& node) {
   const int64_t light = light_cost(graph, node);
-  if (light >= 0) return light;
+  if (light >= 0 || node.op == Op::kBatchNorm) return light;
   const int64_t flops = node_flops(graph, node) + inner_flops(graph, node);
   if (flops > 0) return bytes_of(graph, node) + flops / kFlopsPerByte;
   return kSlowPasses * bytes_of(graph, node);

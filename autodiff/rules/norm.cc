@@ -132,6 +132,7 @@ constexpr GradRow kRows[] = {
     {Op::kAttention, attention_grad, GradKind::kRule, kMask},
     {Op::kAttentionGrad, nullptr, GradKind::kUnsupported},
     {Op::kBatchNorm, batch_norm_grad},
+    {Op::kBatchNormApply, nullptr, GradKind::kUnsupported},  // recomputation comes later
     {Op::kBatchNormGrad, nullptr, GradKind::kUnsupported},
     {Op::kNormConv, nullptr, GradKind::kUnsupported},
     {Op::kNormConvGrad, nullptr, GradKind::kUnsupported},

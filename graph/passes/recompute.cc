@@ -304,6 +304,20 @@ class Recompute final : public Pass {
     return again;
   }
 
+  /// A BatchNorm's result from the statistics that it has found already.
+  template <typename F>
+  static ValueId apply_norm(Graph& fresh, const Node& norm, const Graph& graph, const F& seen,
+                            const std::vector<ValueId>& mapped) {
+    std::vector<ValueId> inputs;
+    for (ValueId v : norm.inputs) inputs.push_back(seen(v));
+    inputs.insert(inputs.begin() + 3,
+                  {mapped[at(norm.outputs[1].index)], mapped[at(norm.outputs[2].index)]});
+    const NodeId id =
+        fresh.add_node(Op::kBatchNormApply, std::move(inputs), norm.attrs,
+                       {graph.type(norm.outputs[0])}, Section::kBackward, norm.source);
+    return fresh.node(id).outputs[0];
+  }
+
   static void clone(Graph& graph, const std::vector<bool>& again) {
     Graph fresh;
     for (const SourceRef& source : graph.sources()) fresh.add_source(source);
@@ -331,6 +345,14 @@ class Recompute final : public Pass {
         if (stack.size() > height) continue;
         stack.pop_back();
         if (cloned[at(v.index)]) continue;
+        if (node.op == Op::kBatchNorm) {
+          for (ValueId out : node.outputs) cloned[at(out.index)] = mapped[at(out.index)];
+          const ValueId y = node.outputs[0];
+          if (again[at(y.index)]) {
+            cloned[at(y.index)] = apply_norm(fresh, node, graph, seen_behind, mapped);
+          }
+          continue;
+        }
         const NodeId id = add(node, Section::kBackward, seen_behind);
         for (size_t k = 0; k < node.outputs.size(); ++k) {
           const ValueId made = fresh.node(id).outputs[k];

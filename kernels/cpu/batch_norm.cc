@@ -16,6 +16,8 @@ constexpr int64_t kPanel = 256;
 struct BatchShape {
   int64_t batch, channels, spatial;
   double count() const { return static_cast<double>(batch * spatial); }
+  /// The first element of a channel of an image.
+  int64_t at(int64_t n, int64_t c) const { return (n * channels + c) * spatial; }
 };
 
 BatchShape batch_shape(const Shape& x) { return {x[0], x[1], size_of(x, 2, x.size())}; }
@@ -67,25 +69,49 @@ void for_each_panel(const BatchShape& s, const F& f) {
   });
 }
 
-/// y = (x - mean) / sqrt(var + epsilon) scale + bias
+/// Batch mean and population variance of `n` columns from c on.
+void column_statistics(const BatchShape& s, const float* x, int64_t c, int64_t n, float* means,
+                       float* vars) {
+  const VectorOps& v = vector_ops();
+  const float inverse = static_cast<float>(1.0 / s.count());
+  v.column_sum(x + c, s.batch, s.channels, means + c, n);
+  v.affine(means + c, inverse, 0.0f, means + c, n);
+  v.column_square_deviation(x + c, means + c, s.batch, s.channels, vars + c, n);
+  v.affine(vars + c, inverse, 0.0f, vars + c, n);
+}
+
+/// The same of channel c.
+void channel_statistics(const BatchShape& s, const float* x, int64_t c, float* means, float* vars) {
+  const VectorOps& v = vector_ops();
+  double sum = 0, square = 0;
+  for (int64_t n = 0; n < s.batch; ++n) sum += v.sum(x + s.at(n, c), s.spatial);
+  means[c] = static_cast<float>(sum / s.count());
+  for (int64_t n = 0; n < s.batch; ++n) {
+    square += v.square_deviation(x + s.at(n, c), means[c], s.spatial);
+  }
+  vars[c] = static_cast<float>(square / s.count());
+}
+
+/// y = (x - mean) / sqrt(var + epsilon) scale + bias; BatchNormApply: the statistics are given
+template <bool kGiven>
 std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
   const BatchShape s = batch_shape(node.inputs[0].shape);
   const double epsilon = node.attr<NormAttrs>().epsilon;
-  const bool residual = node.inputs.size() == 4;
+  constexpr size_t kResidual = kGiven ? 5 : 3;
+  const bool residual = node.inputs.size() > kResidual;
   return make_kernel([=, tail = Tail(node.attr<NormAttrs>())](const KernelArgs& args) {
     const VectorOps& v = vector_ops();
     const float *x = args.input<float>(0), *scale = args.input<float>(1),
                 *bias = args.input<float>(2);
-
-    float *y = args.output<float>(0), *means = args.output<float>(1), *vars = args.output<float>(2);
+    const float* means = kGiven ? args.input<float>(3) : args.output<float>(1);
+    const float* vars = kGiven ? args.input<float>(4) : args.output<float>(2);
+    float* y = args.output<float>(0);
     if (s.spatial == 1) {
       for_each_panel(s, [&](int64_t c, int64_t n) {
         float a[kPanel];
-        const float inverse = static_cast<float>(1.0 / s.count());
-        v.column_sum(x + c, s.batch, s.channels, means + c, n);
-        v.affine(means + c, inverse, 0.0f, means + c, n);
-        v.column_square_deviation(x + c, means + c, s.batch, s.channels, vars + c, n);
-        v.affine(vars + c, inverse, 0.0f, vars + c, n);
+        if constexpr (!kGiven) {
+          column_statistics(s, x, c, n, args.output<float>(1), args.output<float>(2));
+        }
         for (int64_t j = 0; j < n; ++j) {
           a[j] = static_cast<float>(scale[c + j] / std::sqrt(vars[c + j] + epsilon));
         }
@@ -95,29 +121,24 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch&) {
               [&](int64_t j, float* out, int64_t count) {
                 v.centered_rows(x + i + j, means + c + j, a + j, bias + c + j, out, count);
               },
-              residual ? args.input<float>(3) + i : nullptr, y + i, n);
+              residual ? args.input<float>(kResidual) + i : nullptr, y + i, n);
         }
       });
       return;
     }
     parallel_items(s.channels, 2 * s.batch * s.spatial, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
-        const auto at = [&](int64_t n) { return (n * s.channels + c) * s.spatial; };
-        double sum = 0, square = 0;
-        for (int64_t n = 0; n < s.batch; ++n) sum += v.sum(x + at(n), s.spatial);
-        const float mean = static_cast<float>(sum / s.count());
-        for (int64_t n = 0; n < s.batch; ++n)
-          square += v.square_deviation(x + at(n), mean, s.spatial);
-        const double variance = square / s.count();
-        const float a = static_cast<float>(scale[c] / std::sqrt(variance + epsilon)), b = bias[c];
+        if constexpr (!kGiven) {
+          channel_statistics(s, x, c, args.output<float>(1), args.output<float>(2));
+        }
+        const float mean = means[c], b = bias[c];
+        const float a = static_cast<float>(scale[c] / std::sqrt(vars[c] + epsilon));
         for (int64_t n = 0; n < s.batch; ++n) {
-          const int64_t i = at(n);
+          const int64_t i = s.at(n, c);
           tail.apply([&](int64_t j, float* out,
                          int64_t count) { v.centered(x + i + j, mean, a, b, out, count); },
-                     residual ? args.input<float>(3) + i : nullptr, y + i, s.spatial);
+                     residual ? args.input<float>(kResidual) + i : nullptr, y + i, s.spatial);
         }
-        means[c] = mean;
-        vars[c] = static_cast<float>(variance);
       }
     });
   });
@@ -184,7 +205,7 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
     }
     parallel_items(s.channels, 2 * s.batch * s.spatial, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
-        const auto at = [&](int64_t n) { return (n * s.channels + c) * s.spatial; };
+        const auto at = [&](int64_t n) { return s.at(n, c); };
         const float mean = means[c];
         double sum = 0, product = 0;
         for (int64_t n = 0; n < s.batch; ++n) {
@@ -204,7 +225,8 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kBatchNorm, "cpu.batch_norm", takes_norm, plan_norm, true},
+    {Op::kBatchNorm, "cpu.batch_norm", takes_norm, plan_norm<false>, true},
+    {Op::kBatchNormApply, "cpu.batch_norm", takes_norm, plan_norm<true>, true},
     {Op::kBatchNormGrad, "cpu.batch_norm", takes_norm, plan_norm_grad, true},
 };
 

@@ -39,16 +39,12 @@ BlockNorm norm_from_moments(const BlockedShape& s, const NormAttrs& attrs, int64
     }
     total.count = count;
   }
-  BlockNorm norm = make_norm(attrs);
-  copy_channels(s, block, bias, norm.b);
   for (int64_t i = 0; i < s.real(block); ++i) {
     const int64_t c = block * kBlockChannels + i;
-    const double variance = total.squares[i] / s.count();
-    norm.mean[i] = means[c] = static_cast<float>(total.mean[i]);
-    norm.a[i] = static_cast<float>(scale[c] / std::sqrt(variance + attrs.epsilon));
-    variances[c] = static_cast<float>(variance);
+    means[c] = static_cast<float>(total.mean[i]);
+    variances[c] = static_cast<float>(total.squares[i] / s.count());
   }
-  return norm;
+  return norm_from_statistics(s, attrs, block, scale, bias, means, variances);
 }
 
 BlockNorm norm_from_statistics(const BlockedShape& s, const NormAttrs& attrs, int64_t block,
@@ -188,8 +184,35 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
   });
 }
 
+/// BatchNorm with statistics that are known.
+std::unique_ptr<Kernel> plan_apply(const NodeView& node, Scratch& scratch) {
+  const BlockedShape s(node.inputs[0].shape);
+  const NormAttrs attrs = node.attr<NormAttrs>();
+  const bool residual = node.inputs.size() == 6, large = passes_by_cache(node.outputs[0]);
+  const size_t norms = book(scratch, sizeof(BlockNorm) * static_cast<size_t>(s.blocks));
+  return make_kernel([=](const KernelArgs& args) {
+    const float *x = args.input<float>(0), *r = residual ? args.input<float>(5) : nullptr;
+    float* y = args.output<float>(0);
+    const bool stream = large && y != x && y != r;
+    auto* norm = scratch_at<BlockNorm>(args, norms);
+    for (int64_t block = 0; block < s.blocks; ++block) {
+      norm[block] =
+          norm_from_statistics(s, attrs, block, args.input<float>(1), args.input<float>(2),
+                               args.input<float>(3), args.input<float>(4));
+    }
+    parallel_items(s.blocks * s.batch, s.pixels * kBlockChannels, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t at = i * s.pixels * kBlockChannels;
+        block_ops().normalize(norm[i % s.blocks], x + at, r != nullptr ? r + at : nullptr, stream,
+                              y + at, s.pixels);
+      }
+    });
+  });
+}
+
 constexpr KernelRow kRows[] = {
     {Op::kBatchNorm, "cpu.batch_norm_blocked", takes_blocked, plan_norm, true, true},
+    {Op::kBatchNormApply, "cpu.batch_norm_blocked", takes_blocked, plan_apply, true, true},
     {Op::kBatchNormGrad, "cpu.batch_norm_blocked", takes_blocked, plan_norm_grad, true, true},
 };
 

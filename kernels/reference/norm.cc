@@ -162,7 +162,7 @@ std::unique_ptr<Kernel> plan_rms_norm_grad(const NodeView& node, Scratch&) {
 struct BatchPlan {
   AxisView view;
   NormAttrs attrs;
-  bool extra = false;     // BatchNorm: a residual
+  bool extra = false;     // BatchNorm, BatchNormApply: a residual
   bool recompute = true;  // BatchNormGrad: the activation's mask follows from x
 
   double activated(double v) const {
@@ -199,6 +199,20 @@ void for_channel(const AxisView& view, int64_t channel, F f) {
   }
 }
 
+/// y of one channel from its statistics.
+template <typename T>
+void normalize_channel(const BatchPlan& p, const KernelArgs& args, int64_t c, T mean, T variance,
+                       const T* residual) {
+  const T* x = args.input<T>(0);
+  const double factor = args.input<T>(1)[c] / std::sqrt(variance + p.attrs.epsilon);
+  const double bias = args.input<T>(2)[c];
+  for_channel(p.view, c, [&](int64_t i) {
+    double y = (static_cast<double>(x[i]) - mean) * factor + bias;
+    if (residual != nullptr) y += residual[i];
+    args.output<T>(0)[i] = static_cast<T>(p.activated(y));
+  });
+}
+
 // As LayerNorm, over all axes but the channels'
 template <typename T>
 void batch_norm(const BatchPlan& p, const KernelArgs& args) {
@@ -210,15 +224,19 @@ void batch_norm(const BatchPlan& p, const KernelArgs& args) {
     for_channel(p.view, c, [&](int64_t i) { sum += x[i]; });
     const double mean = sum / n;
     for_channel(p.view, c, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
-    const double factor = args.input<T>(1)[c] / std::sqrt(squares / n + p.attrs.epsilon);
-    const double bias = args.input<T>(2)[c];
-    for_channel(p.view, c, [&](int64_t i) {
-      double y = (x[i] - mean) * factor + bias;
-      if (p.extra) y += args.input<T>(3)[i];
-      args.output<T>(0)[i] = static_cast<T>(p.activated(y));
-    });
-    args.output<T>(1)[c] = static_cast<T>(mean);
-    args.output<T>(2)[c] = static_cast<T>(squares / n);
+    const T rounded = static_cast<T>(mean), variance = static_cast<T>(squares / n);
+    normalize_channel(p, args, c, rounded, variance, p.extra ? args.input<T>(3) : nullptr);
+    args.output<T>(1)[c] = rounded;
+    args.output<T>(2)[c] = variance;
+  }
+}
+
+template <typename T>
+void batch_norm_apply(const BatchPlan& p, const KernelArgs& args) {
+#pragma omp parallel for schedule(static) if (p.view.count() > kParallel)
+  for (int64_t c = 0; c < p.view.size; ++c) {
+    normalize_channel(p, args, c, args.input<T>(3)[c], args.input<T>(4)[c],
+                      p.extra ? args.input<T>(5) : nullptr);
   }
 }
 
@@ -256,13 +274,18 @@ void batch_norm_grad(const BatchPlan& p, const KernelArgs& args) {
 
 BatchPlan batch_plan(const NodeView& node) {
   const NormAttrs& attrs = node.attr<NormAttrs>();
-  return {AxisView(node.inputs[0].shape, attrs.axis), attrs, node.inputs.size() == 4,
-          node.outputs.size() == 3};
+  return {AxisView(node.inputs[0].shape, attrs.axis), attrs,
+          node.inputs.size() == (node.op == Op::kBatchNormApply ? 6 : 4), node.outputs.size() == 3};
 }
 
 std::unique_ptr<Kernel> plan_batch_norm(const NodeView& node, Scratch&) {
   return bind_float(node.outputs[0].dtype, batch_plan(node),
                     []<typename T>() { return batch_norm<T>; });
+}
+
+std::unique_ptr<Kernel> plan_batch_norm_apply(const NodeView& node, Scratch&) {
+  return bind_float(node.outputs[0].dtype, batch_plan(node),
+                    []<typename T>() { return batch_norm_apply<T>; });
 }
 
 std::unique_ptr<Kernel> plan_batch_norm_grad(const NodeView& node, Scratch&) {
@@ -276,6 +299,7 @@ constexpr KernelRow kRows[] = {
     {Op::kRmsNorm, "reference", takes_floats, plan_rms_norm},
     {Op::kRmsNormGrad, "reference", takes_floats, plan_rms_norm_grad},
     {Op::kBatchNorm, "reference", takes_floats, plan_batch_norm},
+    {Op::kBatchNormApply, "reference", takes_floats, plan_batch_norm_apply},
     {Op::kBatchNormGrad, "reference", takes_floats, plan_batch_norm_grad},
 };
 

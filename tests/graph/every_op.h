@@ -150,6 +150,8 @@ forward:
 %n8, %n9 = RmsNorm(%x, %x1) axis=1
 %n10, %n11, %n12 = BatchNorm(%img, %run, %run, %img) activation=relu
 %n13, %n14, %n15 = BatchNorm(%img, %run, %run) activation=clip lo=-1 hi=6
+%na0 = BatchNormApply(%img, %run, %run, %n6, %n7)
+%na1 = BatchNormApply(%img, %run, %run, %n11, %n12, %img) activation=relu
 %nc0, %nc1, %nc2 = NormConv(%img, %run, %run, %w) strides=[2,1] dilations=[1,2] pads_begin=[1,0] pads_end=[0,1] group=2 activation=clip hi=6
 %at0, %at1 = Attention(%qkv) scale=0.5 causal=true token_major=true packed=true
 %at2, %at3 = Attention(%heads, %heads, %heads, %mask)
