@@ -45,9 +45,10 @@ def measure(name, args):
     torch_runs, ours = {m: [] for m in modes}, []
     for _ in range(args.rounds):
         for mode in modes:
-            torch_runs[mode].append(last_json([sys.executable, f"{HERE}/torch_step.py", name, mode, str(args.seconds)]))
+            torch_mode = mode + ("-bf16" if args.precision == "bf16" else "")
+            torch_runs[mode].append(last_json([sys.executable, f"{HERE}/torch_step.py", name, torch_mode, str(args.seconds)]))
         ours.append(last_json([args.trainrt, "bench", path + ".onnx", "--data", path + ".npz", "--batch", "all", "--loss",
-                               "cross_entropy", "--optimizer", "adamw", "--seconds", str(args.seconds), "--json"]))
+                               "cross_entropy", "--optimizer", "adamw", "--seconds", str(args.seconds), "--precision", args.precision, "--json"]))
     middle = lambda runs, key: statistics.median(r[key] for r in runs)
     best = min(modes, key=lambda m: middle(torch_runs[m], "step_ms"))
     row = {"name": name, "mode": best, "torch_ms": middle(torch_runs[best], "step_ms"), "ms": middle(ours, "step_ms"),
@@ -63,6 +64,7 @@ def main():
     parser.add_argument("--work", default="bench-work", help="folder for the exported models")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--precision", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--modes", default="eager,channelslast,compile")
     parser.add_argument("models", nargs="*")
     args = parser.parse_args()

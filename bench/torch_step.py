@@ -1,6 +1,6 @@
 """Times PyTorch's training step: torch_step.py NAME MODE [SECONDS]; prints one line of JSON.
 
-MODE: eager, channelslast, compile or compile-channelslast."""
+MODE: eager, channelslast, compile or compile-channelslast, and -bf16 behind it for autocast."""
 import json
 import resource
 import statistics
@@ -27,8 +27,9 @@ before = peak_mib()
 
 def step():
     optimizer.zero_grad(set_to_none=True)
-    y = forward(x)
-    loss = F.cross_entropy(y.reshape(-1, y.shape[-1]), target.reshape(-1))
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled="bf16" in mode):
+        y = forward(x)
+        loss = F.cross_entropy(y.reshape(-1, y.shape[-1]), target.reshape(-1))
     loss.backward()
     optimizer.step()
     return loss.item()

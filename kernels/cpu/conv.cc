@@ -251,6 +251,8 @@ Support takes_conv(const NodeView& node) {
   if (!bf16 && is_bf16(node.outputs[0])) return Support::no("gives bfloat16 for bfloat16 only");
   if (node.inputs.size() > 2 && is_bf16(node.inputs[2])) return Support::no("adds a float32 bias");
   if (bf16 && !cpu_runs_bf16()) return Support::no("this processor has no bfloat16 products");
+  // A 16x16 filter of 3 channels, ms of dW: 4.8 in bfloat16, 1.5 in float32.
+  if (bf16 && w.shape[1] < 16) return Support::no("takes bfloat16 from 16 channels on");
   if (bf16 && y.layout != Layout::kPlain && has_amx()) {
     return Support::no(
         "takes no bfloat16 in nChw16c: AMX wants nhwc, and without it float32 is faster");
