@@ -37,10 +37,12 @@ def last_json(command):
 
 def measure(name, args):
     """Medians over the rounds: the best PyTorch mode and trainrt."""
+    import models
     path = os.path.join(args.work, name)
     if not os.path.exists(path + ".npz"):
         export(name, path)
-    modes = args.modes.split(",") if name in ("lenet", "resnet18", "mobilenetv2", "vit") else ["eager", "compile"]
+    images = name in ("lenet", "resnet18", "mobilenetv2", "vit", "unet", "mixer", *models.VISION)
+    modes = args.modes.split(",") if images else ["eager", "compile"]
     modes = [m for m in modes if m in args.modes.split(",")]
     torch_runs, ours = {m: [] for m in modes}, []
     for _ in range(args.rounds):
@@ -66,7 +68,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--precision", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--modes", default="eager,channelslast,compile")
-    parser.add_argument("models", nargs="*")
+    parser.add_argument("models", nargs="*", help="names; 'sample': twenty others")
     args = parser.parse_args()
     sys.path.insert(0, HERE)
     import torch
@@ -77,7 +79,8 @@ def main():
     print("| model | PyTorch, best mode | trainrt | PyTorch / trainrt | forward + backward + update | plan | arena (bound) | "
           "memory: trainrt / PyTorch |")
     print("|---|---|---|---|---|---|---|---|")
-    for name in args.models or models.NAMES:
+    names = [n for given in args.models or models.NAMES for n in (models.SAMPLE if given == "sample" else [given])]
+    for name in names:
         r = measure(name, args)
         print(f"| {name} | {r['torch_ms']:.1f} ms ({r['mode']}) | {r['ms']:.1f} ms | {r['torch_ms'] / r['ms']:.2f} | "
               f"{r['forward_ms']:.1f} + {r['backward_ms']:.1f} + {r['update_ms']:.1f} ms | {r['plan_ms']:.0f} ms | "
