@@ -1,8 +1,10 @@
-// MatMul by oneDNN on plain row-major operands. Transposition is expressed by strides and never by
-// a copy: oneDNN packs its operands inside, and a reorder costs a fifth of the product.
+// MatMul on plain row-major operands, by oneDNN and by the tile unit. Transposition is expressed by
+// strides and never by a copy: both pack their operands inside, and a reorder costs a fifth of the
+// product.
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/onednn.h"
@@ -144,7 +146,43 @@ std::unique_ptr<Kernel> plan_matmul(const NodeView& node, Scratch& scratch) {
   });
 }
 
+// Smaller products are at least as fast by oneDNN, which packs less.
+constexpr int64_t kLeastForTiles = 1 << 25, kLeastDim = 128;
+
+Support takes_tiles(const NodeView& node) {
+  if (!cpu_has_amx()) return Support::no("this processor has no tile unit (AMX-BF16)");
+  Support s = takes_matmul(node);
+  if (!s.ok) return s;
+  if (!is_bf16(node.inputs[0])) return Support::no("takes bfloat16");
+  const Problem p = make_problem(node);
+  if (p.c.dims.size() > 2) return Support::no("takes no batches");
+  const int64_t m = p.c.dims[0], n = p.c.dims[1], k = p.a.dims[1];
+  if (std::min({m, n, k}) < kLeastDim || m * n * k < kLeastForTiles) {
+    return Support::no("takes products of " + std::to_string(kLeastForTiles) +
+                       " multiply-adds and dims of " + std::to_string(kLeastDim) + " on");
+  }
+  return s;
+}
+
+std::unique_ptr<Kernel> plan_tiles(const NodeView& node, Scratch& scratch) {
+  const Problem p = make_problem(node);
+  AmxProduct product;
+  product.a = {p.a.dims[0], p.a.strides[0], p.a.strides[1]};
+  product.b = {p.b.dims[1], p.b.strides[1], p.b.strides[0]};
+  product.k = p.a.dims[1];
+  product.out_bf16 = is_bf16(node.outputs[0]);
+  product.relu = node.attr<MatMulAttrs>().relu;
+  const AmxMatMul matmul(product);
+  const size_t at = book(scratch, matmul.scratch_bytes());
+  const bool bias = node.inputs.size() == 3;
+  return make_kernel([=](const KernelArgs& args) {
+    matmul.run(args.input<uint16_t>(0), args.input<uint16_t>(1), args.out[0],
+               bias ? args.input<float>(2) : nullptr, scratch_at<char>(args, at));
+  });
+}
+
 constexpr KernelRow kRows[] = {
+    {Op::kMatMul, "amx.matmul", takes_tiles, plan_tiles, false, false, true},
     {Op::kMatMul, "onednn.matmul", takes_matmul, plan_matmul, false, false, true},
 };
 
