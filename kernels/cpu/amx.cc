@@ -9,7 +9,10 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
+#else
+#include "trainrt/error.h"
 #endif
 
 namespace trainrt {
@@ -39,8 +42,6 @@ namespace {
 constexpr int64_t kBlockBytes = 1536 << 10;
 constexpr int64_t kPanelDepth = 1024;
 
-int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 /// Part of an operand that is packed at once.
 struct Region {
   const uint16_t* data;
@@ -50,7 +51,7 @@ struct Region {
 
 }  // namespace
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+HWY_PUSH_ATTRIBUTES(TRAINRT_AMX_TARGET)
 
 namespace {
 
@@ -119,7 +120,7 @@ void finish(const float* sums, const Target& t, int64_t row, int64_t rows, int64
 }
 
 /// A panel is two strips of lines.
-int64_t panel_dwords(int64_t k) { return 2 * up(k, kDepth) / kDepth * kTile; }
+int64_t panel_dwords(int64_t k) { return 2 * div_up(k, kDepth) * kTile; }
 
 /// Packs up to 32 lines.
 void pack_panel(const Region& r, int64_t line, bool right, uint32_t* tiles) {
@@ -134,7 +135,7 @@ void block(const Region& a, const uint32_t* a_tiles, int64_t row, const Region& 
            const uint32_t* b_tiles, int64_t column, const Target& target, float* sums) {
   const int64_t rows = std::min(kBlock, a.matrix->lines - row),
                 columns = std::min(kBlock, b.matrix->lines - column);
-  amx::multiply(a_tiles, rows > kLines, b_tiles, columns > kLines, up(a.k, kDepth) / kDepth, sums);
+  amx::multiply(a_tiles, rows > kLines, b_tiles, columns > kLines, div_up(a.k, kDepth), sums);
   finish(sums, target, row, rows, column, columns);
 }
 
@@ -148,7 +149,7 @@ struct Work {
 /// whole; the other one is packed a panel at a time, by the thread that multiplies it.
 void multiply_blocks(const AmxProduct& p, bool stream_a, int64_t depth, int64_t shared, int threads,
                      const uint16_t* a, const uint16_t* b, const Target& target, const Work& work) {
-  const int64_t k_blocks = up(p.k, depth) / depth;
+  const int64_t k_blocks = div_up(p.k, depth);
 #pragma omp parallel num_threads(threads)
   {
     amx::configure();
@@ -159,7 +160,7 @@ void multiply_blocks(const AmxProduct& p, bool stream_a, int64_t depth, int64_t 
     const Region &packed = stream_a ? rb : ra, &streamed = stream_a ? ra : rb;
     for (int64_t from = 0; from < packed.matrix->lines; from += shared) {
       const int64_t lines = std::min(shared, packed.matrix->lines - from),
-                    panels = up(lines, kBlock) / kBlock;
+                    panels = div_up(lines, kBlock);
       for (int64_t k = 0; k < k_blocks; ++k) {
         ra.k0 = rb.k0 = k * depth;
         ra.k = rb.k = std::min(depth, p.k - k * depth);
@@ -197,10 +198,11 @@ HWY_POP_ATTRIBUTES
 
 AmxMatMul::AmxMatMul(const AmxProduct& product)
     : p_(product), stream_a_(product.a.lines >= product.b.lines), threads_(cpu_threads()) {
-  // A bfloat16 result cannot take sums of parts.
-  k_block_ = up(p_.out_bf16 ? p_.k : std::min(p_.k, kPanelDepth), amx::kDepth);
+  // Blocks of inner dims add up in the result, so a bfloat16 one takes a single block, which may
+  // outgrow the cache.
+  k_block_ = round_up(p_.out_bf16 ? p_.k : std::min(p_.k, kPanelDepth), amx::kDepth);
   const int64_t panel_bytes = 4 * panel_dwords(k_block_);
-  const int64_t packed = up(stream_a_ ? p_.b.lines : p_.a.lines, amx::kBlock) / amx::kBlock,
+  const int64_t packed = div_up(stream_a_ ? p_.b.lines : p_.a.lines, amx::kBlock),
                 panels = std::min(packed, std::max<int64_t>(kBlockBytes / panel_bytes, 1));
   shared_ = panels * amx::kBlock;
   threads_at_ = static_cast<size_t>(panels * panel_bytes);
@@ -221,7 +223,9 @@ void AmxMatMul::run(const uint16_t* a, const uint16_t* b, void* out, const float
 
 bool cpu_has_amx() { return false; }
 
-AmxMatMul::AmxMatMul(const AmxProduct& product) : p_(product) {}
+AmxMatMul::AmxMatMul(const AmxProduct&) {
+  throw Error(ErrorCode::kInternal, "a product for tiles on a processor without them");
+}
 void AmxMatMul::run(const uint16_t*, const uint16_t*, void*, const float*, void*) const {}
 
 #endif

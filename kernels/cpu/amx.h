@@ -11,15 +11,15 @@ namespace trainrt {
 /// Whether this processor has the tile unit with bfloat16 and the system lets this process use it.
 bool cpu_has_amx();
 
-/// A matrix as it lies in memory: element (line, k) at data[line * line_stride + k * k_stride],
-/// float32 or bfloat16; one of the strides is 1. A line is a row of the left operand of a product
+/// A matrix of bfloat16 as it lies in memory: element (line, k) at data[line * line_stride + k *
+/// k_stride]; one of the strides is 1. A line is a row of the left operand of a product
 /// or a column of the right one.
 struct AmxMatrix {
   int64_t lines = 0, line_stride = 1, k_stride = 1;
 };
 
 /// out[m, n] = sum over k of a[m, k] b[n, k] (+ bias[n]) (max 0); out is row-major with n
-/// contiguous, float32 or bfloat16.
+/// contiguous, float32 or bfloat16. The unit counts subnormal numbers as zero.
 struct AmxProduct {
   AmxMatrix a, b;
   int64_t k = 0;
@@ -42,7 +42,7 @@ class AmxMatMul {
   bool stream_a_ = true;              // the operand of more lines; the other one is packed whole
   int64_t k_block_ = 0, shared_ = 0;  // inner dims and lines of a block of that
   int threads_ = 1;
-  size_t shared_at_ = 0, threads_at_ = 0, thread_bytes_ = 0, scratch_ = 0;
+  size_t threads_at_ = 0, thread_bytes_ = 0, scratch_ = 0;
 };
 
 }  // namespace trainrt

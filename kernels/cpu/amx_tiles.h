@@ -1,5 +1,6 @@
-// The steps of AMX kernels: packing lines of operands into tiles, and blocks of tile products.
-// Included by files that are compiled for x86-64 only in parts; see TRAINRT_AMX.
+// The steps of AMX kernels: vectors and tiles of packed operands, and blocks of tile products. Code
+// that uses them stands between HWY_PUSH_ATTRIBUTES(TRAINRT_AMX_TARGET) and HWY_POP_ATTRIBUTES, and
+// is there only where TRAINRT_AMX is 1.
 #ifndef TRAINRT_KERNELS_CPU_AMX_TILES_H_
 #define TRAINRT_KERNELS_CPU_AMX_TILES_H_
 
@@ -17,7 +18,10 @@
 
 #include "hwy/base.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+// What cpu_has_amx() asks for.
+#define TRAINRT_AMX_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16"
+
+HWY_PUSH_ATTRIBUTES(TRAINRT_AMX_TARGET)
 
 namespace trainrt {
 namespace amx {
@@ -38,13 +42,15 @@ inline void configure() {
   _tile_loadconfig(&config);
 }
 
-/// 32 bfloat16 values as 16 pairs: of neighbours, or across two vectors.
+/// 32 bfloat16 values as 16 pairs of neighbours.
 inline __m512i follow(__m256i x, __m256i y) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(x), y, 1);
 }
+/// 32 bfloat16 values as 16 pairs of one from each vector.
 inline __m512i interleave(__m256i x, __m256i y) {
   return _mm512_or_si512(_mm512_cvtepu16_epi32(x), _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
 }
+/// Mask of the first n of 16 elements.
 inline __mmask16 first(int64_t n) {
   return n >= 16 ? 0xFFFF : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
 }
@@ -88,7 +94,8 @@ inline void multiply(const uint32_t* a, const uint32_t* b, int64_t k_tiles, floa
   if (kTwoA) _tile_zero(2);
   if (kTwoA && kTwoB) _tile_zero(3);
   for (int64_t k = 0; k < k_tiles; ++k, a += kTile, a1 += kTile, b += kTile, b1 += kTile) {
-    // The right operand comes from the second-level cache: fetch the next tiles meanwhile.
+    // One operand lies in the first-level cache, the other one, usually the right one, in the
+    // second-level cache: fetch its next tiles meanwhile.
     for (int64_t line = kTile; line < 2 * kTile; line += 16) {
       _mm_prefetch(b + line, _MM_HINT_T0);
       if (kTwoB) _mm_prefetch(b1 + line, _MM_HINT_T0);

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/loop.h"
@@ -227,21 +228,6 @@ std::optional<Plan> choose(const ConvShape& s) {
   return known.emplace(std::move(key), search(s)).first->second;
 }
 
-// 256@14 3x3 in bfloat16 on a processor with AMX, ms of the three passes: nChw16c 22 23 23, nhwc 2
-// 2 4; float32 in nChw16c 13 9 10.
-bool has_amx() {
-#if DNNL_CPU_RUNTIME != DNNL_RUNTIME_NONE && (defined(__x86_64__) || defined(_M_X64))
-  static const bool amx = [] {
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-    return (isa & wanted) == wanted;
-  }();
-  return amx;
-#else
-  return false;
-#endif
-}
-
 Support takes_conv(const NodeView& node) {
   Support s = all_float_or_bf16(node);
   if (!s.ok) return s;
@@ -253,7 +239,9 @@ Support takes_conv(const NodeView& node) {
   if (bf16 && !cpu_runs_bf16()) return Support::no("this processor has no bfloat16 products");
   // A 16x16 filter of 3 channels, ms of dW: 4.8 in bfloat16, 1.5 in float32.
   if (bf16 && w.shape[1] < 16) return Support::no("takes bfloat16 from 16 channels on");
-  if (bf16 && y.layout != Layout::kPlain && has_amx()) {
+  // 256@14 3x3 in bfloat16 on a processor with AMX, ms of the three passes: nChw16c 22 23 23, nhwc
+  // 2 2 4; float32 in nChw16c 13 9 10.
+  if (bf16 && y.layout != Layout::kPlain && cpu_has_amx()) {
     return Support::no(
         "takes no bfloat16 in nChw16c: AMX wants nhwc, and without it float32 is faster");
   }

@@ -13,8 +13,6 @@ namespace {
 constexpr int64_t kBlock = 16;
 constexpr int64_t kFewest = 32;  // channels on either side
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
 size_t floats(int64_t n) { return sizeof(float) * static_cast<size_t>(n); }
 
 /// x, w, y of a convolution, whichever of them the node makes.

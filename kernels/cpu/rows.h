@@ -36,6 +36,9 @@ std::span<const KernelRow> interpolate_rows();
 std::span<const KernelRow> recurrent_rows();
 std::span<const KernelRow> optimizer_rows();
 
+inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
+
 /// Reserves `bytes` of a plan's scratch; the offset, a multiple of 64.
 inline size_t book(Scratch& scratch, size_t bytes) {
   const size_t offset = (scratch.bytes + 63) / 64 * 64;

@@ -92,17 +92,20 @@ TEST_CASE("bf16: products") {
 
 TEST_CASE("bf16: products of a size for the tile unit") {
   if (no_products()) return;
-  // Tails in every dim, more inner dims than a block has, more rows than columns and fewer.
+  // Tails in every dim, more inner dims than a block has, more lines than one has (the last case,
+  // to bfloat16), more rows than columns and fewer.
   struct Row {
     int64_t m, n, k;
   };
-  for (const Row& r : {Row{520, 401, 199}, Row{145, 470, 1100}, Row{300, 130, 2049}}) {
+  for (const Row& r : {Row{520, 401, 199}, Row{145, 470, 1100}, Row{390, 370, 2049}}) {
     for (const bool trans_a : {false, true}) {
       for (const bool trans_b : {false, true}) {
         const Shape a = trans_a ? Shape{r.k, r.m} : Shape{r.m, r.k},
                     b = trans_b ? Shape{r.n, r.k} : Shape{r.k, r.n};
         for (const uint32_t out : {0u, 1u}) {
           RowCase c{Op::kMatMul, {a, b}, MatMulAttrs{trans_a, trans_b}, 0, 0, 3, out};
+          const std::string tiles = refusals(c).front();
+          CHECK((tiles.empty() || tiles == "this processor has no tile unit (AMX-BF16)"));
           check_rows(c, kClose);
           c.inputs.emplace_back(Shape{r.n});
           c.attrs = MatMulAttrs{trans_a, trans_b, true};
