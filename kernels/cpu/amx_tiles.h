@@ -84,35 +84,56 @@ inline void transpose(uint32_t* tile) {
   for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + 16 * i, r[i]);
 }
 
+/// Clears the sums of one or two strips each.
+template <bool kTwoA, bool kTwoB>
+inline void clear_sums() {
+  _tile_zero(0);
+  if (kTwoB) _tile_zero(1);
+  if (kTwoA) _tile_zero(2);
+  if (kTwoA && kTwoB) _tile_zero(3);
+}
+
+/// Adds the products of a tile of each strip.
+template <bool kTwoA, bool kTwoB>
+inline void add_products(const void* a, const void* a1, const void* b, const void* b1) {
+  _tile_loadd(4, a, 64);
+  if (kTwoA) _tile_loadd(5, a1, 64);
+  _tile_loadd(6, b, 64);
+  if (kTwoB) _tile_loadd(7, b1, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  if (kTwoB) _tile_dpbf16ps(1, 4, 7);
+  if (kTwoA) _tile_dpbf16ps(2, 5, 6);
+  if (kTwoA && kTwoB) _tile_dpbf16ps(3, 5, 7);
+}
+
+/// Sums to out[32][32].
+template <bool kTwoA, bool kTwoB>
+inline void store_sums(float* out) {
+  _tile_stored(0, out, 4 * kBlock);
+  if (kTwoB) _tile_stored(1, out + kLines, 4 * kBlock);
+  if (kTwoA) _tile_stored(2, out + kLines * kBlock, 4 * kBlock);
+  if (kTwoA && kTwoB) _tile_stored(3, out + kLines * kBlock + kLines, 4 * kBlock);
+}
+
+/// Fetches the tile at `tile` into the first-level cache.
+inline void fetch(const uint32_t* tile) {
+  for (int64_t line = 0; line < kTile; line += 16) _mm_prefetch(tile + line, _MM_HINT_T0);
+}
+
 /// Sums of the products of k_tiles tiles of one or two strips each; they go to out[32][32]. A
 /// strip's tiles lie one after another, the second strip behind the first.
 template <bool kTwoA, bool kTwoB>
 inline void multiply(const uint32_t* a, const uint32_t* b, int64_t k_tiles, float* out) {
   const uint32_t *a1 = a + k_tiles * kTile, *b1 = b + k_tiles * kTile;
-  _tile_zero(0);
-  if (kTwoB) _tile_zero(1);
-  if (kTwoA) _tile_zero(2);
-  if (kTwoA && kTwoB) _tile_zero(3);
+  clear_sums<kTwoA, kTwoB>();
   for (int64_t k = 0; k < k_tiles; ++k, a += kTile, a1 += kTile, b += kTile, b1 += kTile) {
     // One operand lies in the first-level cache, the other one, usually the right one, in the
     // second-level cache: fetch its next tiles meanwhile.
-    for (int64_t line = kTile; line < 2 * kTile; line += 16) {
-      _mm_prefetch(b + line, _MM_HINT_T0);
-      if (kTwoB) _mm_prefetch(b1 + line, _MM_HINT_T0);
-    }
-    _tile_loadd(4, a, 64);
-    if (kTwoA) _tile_loadd(5, a1, 64);
-    _tile_loadd(6, b, 64);
-    if (kTwoB) _tile_loadd(7, b1, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    if (kTwoB) _tile_dpbf16ps(1, 4, 7);
-    if (kTwoA) _tile_dpbf16ps(2, 5, 6);
-    if (kTwoA && kTwoB) _tile_dpbf16ps(3, 5, 7);
+    fetch(b + kTile);
+    if (kTwoB) fetch(b1 + kTile);
+    add_products<kTwoA, kTwoB>(a, a1, b, b1);
   }
-  _tile_stored(0, out, 4 * kBlock);
-  if (kTwoB) _tile_stored(1, out + kLines, 4 * kBlock);
-  if (kTwoA) _tile_stored(2, out + kLines * kBlock, 4 * kBlock);
-  if (kTwoA && kTwoB) _tile_stored(3, out + kLines * kBlock + kLines, 4 * kBlock);
+  store_sums<kTwoA, kTwoB>(out);
 }
 
 inline void multiply(const uint32_t* a, bool two_a, const uint32_t* b, bool two_b, int64_t k_tiles,

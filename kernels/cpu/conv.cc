@@ -39,24 +39,13 @@ struct ConvShape {
   }
 };
 
-struct Operands {
-  const TensorType &x, &w, &y;
-};
-
-Operands operands_of(const NodeView& node) {
-  const TensorType &in0 = node.inputs[0], &in1 = node.inputs[1], &out = node.outputs[0];
-  if (node.op == Op::kConv) return {in0, in1, out};
-  if (node.op == Op::kConvDataGrad) return {out, in1, in0};
-  return {in0, out, in1};
-}
-
 ConvShape shape_of(const NodeView& node) {
   const auto& attr = node.attr<ConvAttrs>();
   ConvShape s;
   s.pass = node.op == Op::kConv           ? Pass::kForward
            : node.op == Op::kConvDataGrad ? Pass::kData
                                           : Pass::kWeights;
-  const auto [tx, tw, ty] = operands_of(node);
+  const auto [tx, tw, ty] = conv_operands(node);
   const Shape &x = tx.shape, &w = tw.shape, &y = ty.shape;
   s.x_blocked = tx.layout == Layout::kNChw16c;
   s.y_blocked = ty.layout == Layout::kNChw16c;
@@ -231,7 +220,7 @@ std::optional<Plan> choose(const ConvShape& s) {
 Support takes_conv(const NodeView& node) {
   Support s = all_float_or_bf16(node);
   if (!s.ok) return s;
-  const auto [x, w, y] = operands_of(node);
+  const auto [x, w, y] = conv_operands(node);
   const bool bf16 = is_bf16(node.inputs[0]);
   if (bf16 != is_bf16(node.inputs[1])) return Support::no("convolves operands of one type");
   if (!bf16 && is_bf16(node.outputs[0])) return Support::no("gives bfloat16 for bfloat16 only");

@@ -15,26 +15,10 @@ constexpr int64_t kFewest = 32;  // channels on either side
 
 size_t floats(int64_t n) { return sizeof(float) * static_cast<size_t>(n); }
 
-/// x, w, y of a convolution, whichever of them the node makes.
-struct Shapes {
-  const TensorType &x, &w, &y;
-};
-
-Shapes shapes_of(const NodeView& node) {
-  switch (node.op) {
-    case Op::kConv:
-      return {node.inputs[0], node.inputs[1], node.outputs[0]};
-    case Op::kConvDataGrad:
-      return {node.outputs[0], node.inputs[1], node.inputs[0]};
-    default:
-      return {node.inputs[0], node.outputs[0], node.inputs[1]};
-  }
-}
-
 Support takes_winograd(const NodeView& node) {
   Support s = all_float(node);
   if (!s.ok) return s;
-  const auto [x, w, y] = shapes_of(node);
+  const auto [x, w, y] = conv_operands(node);
   const auto& attr = node.attr<ConvAttrs>();
   if (x.layout != Layout::kNChw16c || y.layout != Layout::kNChw16c) {
     return Support::no("takes activations in nChw16c");

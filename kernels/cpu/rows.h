@@ -11,6 +11,7 @@ namespace trainrt {
 std::span<const KernelRow> matmul_rows();
 std::span<const KernelRow> winograd_rows();
 std::span<const KernelRow> depthwise_rows();
+std::span<const KernelRow> conv_amx_rows();
 std::span<const KernelRow> conv_rows();
 std::span<const KernelRow> activation_rows();
 std::span<const KernelRow> attention_rows();
@@ -76,6 +77,18 @@ inline Support all_float_or_bf16(const NodeView& node) {
     }
   }
   return Support::yes();
+}
+
+/// Types of a convolution's tensors, whichever of them the node makes.
+struct ConvOperands {
+  const TensorType &x, &w, &y;
+};
+
+inline ConvOperands conv_operands(const NodeView& node) {
+  const TensorType &in0 = node.inputs[0], &in1 = node.inputs[1], &out = node.outputs[0];
+  if (node.op == Op::kConv) return {in0, in1, out};
+  if (node.op == Op::kConvDataGrad) return {out, in1, in0};
+  return {in0, out, in1};
 }
 
 /// Product of shape[begin, end).

@@ -141,14 +141,75 @@ TEST_CASE("bf16: convolutions") {
         grad.shape = w;
         cases.push_back({Op::kConvWeightGrad, {x, y}, grad, blocked ? 3u : 0u, 0, 3, 0});
         for (RowCase& c : cases) {
-          // Where no row takes a case (AMX reads no nChw16c), values are float32.
-          const auto reasons = refusals(c);
-          const bool taken = std::count(reasons.begin(), reasons.end(), "") > 0;
-          if (!taken) continue;
-          for (c.bf16_outputs = 0; c.bf16_outputs < 2; ++c.bf16_outputs) check_rows(c, kClose);
+          // Where no row takes a case (AMX and groups in nChw16c), values are float32.
+          for (c.bf16_outputs = 0; c.bf16_outputs < 2; ++c.bf16_outputs) {
+            const auto reasons = refusals(c);
+            const bool taken = std::count(reasons.begin(), reasons.end(), "") > 0;
+            if (taken) check_rows(c, kClose);
+          }
+          c.bf16_outputs = 0;
         }
         CHECK((blocked == 1 || group == 32 || refusals(cases[0]).back().empty()));
       }
+    }
+  }
+}
+
+TEST_CASE("bf16: convolutions by the tile unit") {
+  if (no_products()) return;
+  struct Row {
+    Shape x;
+    int64_t filters;
+    Shape kernel, stride, dilation, begin, end;
+  };
+  // Channels that fill no tile, rows that fill none or more than one, steps and dilations alone and
+  // together, pads on one side, more pad than filter, images in several windows and several packed
+  // at once, pixels that no filter reaches.
+  const Row rows[] = {
+      {{2, 32, 12, 12}, 32, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {{3, 19, 9, 37}, 45, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {{1, 40, 70, 6}, 17, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}},
+      {{2, 16, 15, 14}, 70, {1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}},
+      {{2, 33, 14, 13}, 32, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+      {{2, 20, 17, 20}, 24, {5, 3}, {3, 2}, {1, 2}, {2, 0}, {0, 3}},
+      {{2, 18, 11, 12}, 16, {3, 4}, {1, 3}, {2, 3}, {3, 5}, {4, 1}},
+      {{1, 16, 5, 5}, 16, {7, 7}, {1, 1}, {1, 1}, {3, 3}, {3, 3}},
+      {{2, 16, 4, 4}, 16, {2, 2}, {1, 1}, {1, 1}, {3, 2}, {2, 3}},
+      {{3, 130, 7, 7}, 270, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {{2, 64, 60, 100}, 96, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+      {{2, 64, 61, 99}, 32, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}},
+  };
+  for (const Row& r : rows) {
+    const auto dim = [&](size_t d) {
+      return (r.x[d + 2] + r.begin[d] + r.end[d] - (r.kernel[d] - 1) * r.dilation[d] - 1) /
+                 r.stride[d] +
+             1;
+    };
+    const Shape w = {r.filters, r.x[1], r.kernel[0], r.kernel[1]},
+                y = {r.x[0], r.filters, dim(0), dim(1)};
+    ConvAttrs attrs;
+    attrs.strides = r.stride;
+    attrs.dilations = r.dilation;
+    attrs.pads_begin = r.begin;
+    attrs.pads_end = r.end;
+    ConvAttrs relu = attrs, data = attrs, weight = attrs;
+    relu.relu = true;
+    data.shape = r.x;
+    weight.shape = w;
+    std::vector<RowCase> cases;
+    for (const uint32_t out : {0u, 1u}) {
+      cases.push_back({Op::kConv, {r.x, w}, attrs, 1, 1, 3, out});
+      cases.push_back({Op::kConv, {r.x, w, Shape{r.filters}}, relu, 1, 1, 3, out});
+      cases.push_back({Op::kConvDataGrad, {y, w}, data, 1, 1, 3, out});
+    }
+    cases.push_back({Op::kConvWeightGrad, {r.x, y}, weight, 3, 0, 3, 0});
+    for (const RowCase& c : cases) {
+      const auto reasons = refusals(c);
+      const auto has = [&](const char* reason) {
+        return std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
+      };
+      CHECK(has("") != has("this processor has no tile unit (AMX-BF16)"));
+      if (has("")) check_rows(c, kClose);
     }
   }
 }
