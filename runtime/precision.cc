@@ -75,7 +75,9 @@ class PrecisionPass {
       const Node& node = graph_.producer(ValueId{v});
       if (at(v) != root(ValueId{v}) || !is_float32(ValueId{v}) || fixed[at(v)]) continue;
       if (node.inputs.empty() || node.section == Section::kUpdate) continue;
-      candidate_[at(v)] = wanted[at(v)] || (is_product(node.op) && !finished[at(v)]);
+      // Blocked activations pass through norms, pools and sums from one convolution to the next.
+      candidate_[at(v)] = wanted[at(v)] || (is_product(node.op) && !finished[at(v)]) ||
+                          graph_.type(ValueId{v}).layout == Layout::kNChw16c;
     }
   }
 

@@ -26,6 +26,37 @@ constexpr int64_t kWindowBytes = 512 << 10;   // a packed window stays in the se
 constexpr int64_t kSharedBytes = 2048 << 10;  // what all threads share
 constexpr int64_t kGradBytes = 4096 << 10;
 
+AmxConvShape rows_as_pixels(AmxConvShape s) {
+  if (!s.plain_x) return s;
+  s.channels *= s.kernel[1];
+  s.x[1] = s.y[1];
+  s.kernel[1] = s.strides[1] = s.dilations[1] = 1;
+  s.pads[1] = 0;
+  return s;
+}
+
+int64_t weight_count(const AmxConvShape& s) {
+  return s.filters * s.channels * s.kernel[0] * s.kernel[1];
+}
+
+/// Weights [filter][channel][row][column] as [filter][column][channel][row], or back.
+template <typename T>
+void turn_weights(const AmxConvShape& s, bool back, const T* from, T* to) {
+  const auto [rows, columns] = s.kernel;
+  const int64_t size = s.channels * rows * columns;
+  for (int64_t f = 0; f < s.filters; ++f, from += size, to += size) {
+    for (int64_t c = 0; c < s.channels; ++c) {
+      for (int64_t a = 0; a < rows; ++a) {
+        for (int64_t b = 0; b < columns; ++b) {
+          const int64_t plain = (c * rows + a) * columns + b,
+                        turned = (b * s.channels + c) * rows + a;
+          to[back ? plain : turned] = from[back ? turned : plain];
+        }
+      }
+    }
+  }
+}
+
 AmxTaps forward_taps(const AmxConvShape& s) {
   AmxTaps t;
   t.in = s.x;
@@ -144,6 +175,25 @@ void place_rows(const AmxTaps& t, const uint16_t* block, const Pair& phase, int6
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + k * step * kChannels)));
     }
     clear_pixels(out, to, t.pitch, pixel);
+  }
+}
+
+/// The same of a plain image: what 16 values from `channel` on of a filter's row meet.
+void place_filter_rows(const AmxTaps& t, const AmxConvShape& s, const uint16_t* image,
+                       int64_t channel, const Pair& phase, int64_t first, int64_t rows,
+                       int64_t pixel, uint16_t* out) {
+  const int64_t step = s.strides[1], end = std::min(channel + kChannels, s.channels * s.kernel[1]);
+  for (int64_t j = 0; j < rows; ++j, out += t.pitch * pixel) {
+    clear_pixels(out, 0, t.pitch, pixel);
+    const int64_t h = (first + j) * t.in_step[0] + phase[0] - t.origin[0];
+    if (h < 0 || h >= s.x[0]) continue;
+    for (int64_t i = channel; i < end; ++i) {
+      const int64_t left = s.pads[1] - i / s.channels * s.dilations[1],
+                    from = left > 0 ? div_up(left, step) : 0,
+                    to = std::min(s.x[1] + left > 0 ? div_up(s.x[1] + left, step) : 0, t.grid[1]);
+      const uint16_t* x = image + (i % s.channels * s.x[0] + h) * s.x[1] - left;
+      for (int64_t v = from; v < to; ++v) out[v * pixel + i - channel] = x[v * step];
+    }
   }
 }
 
@@ -272,14 +322,19 @@ struct AmxConvRun {
     const int64_t image = window / c.windows_, row = window % c.windows_ * c.rows_,
                   rows = c.rows_ + t.reach[0], blocks = div_up(c.in_channels_, kChannels),
                   plane_bytes = rows * t.pitch * 64;
-    const auto block = [&](int64_t b) {
-      return b < blocks ? in + (image * blocks + b) * t.in[0] * t.in[1] * kChannels : nullptr;
+    const auto place = [&](int64_t b, const Pair& phase, uint16_t* out) {
+      const AmxConvShape& s = c.given_;
+      if (s.plain_x) {
+        return place_filter_rows(t, s, in + image * s.channels * s.x[0] * s.x[1], b * kChannels,
+                                 phase, row, rows, kDepth, out);
+      }
+      const uint16_t* block = in + (image * blocks + b) * t.in[0] * t.in[1] * kChannels;
+      place_rows(t, b < blocks ? block : nullptr, phase, row, rows, kDepth, out);
     };
     for (int64_t depth = 0; depth < c.depths_; ++depth) {
       for (const Pair& phase : t.planes) {
         for (int64_t half = 0; half < 2; ++half) {
-          place_rows(t, block(2 * depth + half), phase, row, rows, kDepth,
-                     reinterpret_cast<uint16_t*>(to) + half * kChannels);
+          place(2 * depth + half, phase, reinterpret_cast<uint16_t*>(to) + half * kChannels);
         }
         to += plane_bytes;
       }
@@ -388,14 +443,20 @@ struct AmxWeightGradRun {
   int64_t dy_strips() const { return div_up(c.s_.filters, kLines); }
 
   void pack_x(int64_t image, int64_t slot, int64_t strip, uint16_t* pixels) const {
-    const uint16_t* block = x + (image * x_strips() + strip) * t.in[0] * t.in[1] * kChannels;
+    const AmxConvShape& given = c.given_;
     const int64_t rows = t.grid[0] + t.reach[0], filled = rows * t.pitch, wanted = 2 * c.pairs_ + 1;
     uint32_t* to = xs + (strip * c.images_ + slot) * c.x_strip_;
     const auto pixel = [&](int64_t i) {
       return _mm256_load_si256(reinterpret_cast<const __m256i*>(pixels + i * kChannels));
     };
     for (const Pair& phase : t.planes) {
-      place_rows(t, block, phase, 0, rows, kChannels, pixels);
+      if (given.plain_x) {
+        place_filter_rows(t, given, x + image * given.channels * given.x[0] * given.x[1],
+                          strip * kChannels, phase, 0, rows, kChannels, pixels);
+      } else {
+        place_rows(t, x + (image * x_strips() + strip) * t.in[0] * t.in[1] * kChannels, phase, 0,
+                   rows, kChannels, pixels);
+      }
       clear_pixels(pixels, filled, wanted, kChannels);
       for (int64_t odd = 0; odd <= (c.odd_ ? 1 : 0); ++odd) {
         for (int64_t i = 0; i < c.pairs_; ++i, to += 16) {
@@ -494,13 +555,14 @@ struct AmxWeightGradRun {
 HWY_POP_ATTRIBUTES
 
 AmxConv::AmxConv(const AmxConvShape& shape, bool data_grad, bool out_bf16, bool relu)
-    : s_(shape),
-      taps_(data_grad ? data_grad_taps(shape) : forward_taps(shape)),
+    : given_(shape),
+      s_(rows_as_pixels(shape)),
+      taps_(data_grad ? data_grad_taps(s_) : forward_taps(s_)),
       data_grad_(data_grad),
       out_bf16_(out_bf16),
       relu_(relu),
-      in_channels_(data_grad ? shape.filters : shape.channels),
-      out_channels_(data_grad ? shape.channels : shape.filters),
+      in_channels_(data_grad ? s_.filters : s_.channels),
+      out_channels_(data_grad ? s_.channels : s_.filters),
       depths_(div_up(in_channels_, kDepth)),
       pairs_(div_up(out_channels_, kBlock)),
       threads_(cpu_threads()) {
@@ -529,14 +591,20 @@ AmxConv::AmxConv(const AmxConvShape& shape, bool data_grad, bool out_bf16, bool 
   const auto slack = static_cast<size_t>(kBlock * 64);
   thread_bytes_ = static_cast<size_t>(4 * kBlock * kBlock) + buffer_bytes_ +
                   (shared ? 0 : window_bytes_ + slack);
-  scratch_ = weight_bytes_ + static_cast<size_t>(threads_) * thread_bytes_ +
+  if (s_.plain_x) turned_bytes_ = static_cast<size_t>(round_up(2 * weight_count(s_), 64));
+  scratch_ = turned_bytes_ + weight_bytes_ + static_cast<size_t>(threads_) * thread_bytes_ +
              (shared ? static_cast<size_t>(round_) * window_bytes_ + slack : 0) +
              static_cast<size_t>(round_up(8 * taps, 64));
 }
 
 void AmxConv::run(const uint16_t* in, const uint16_t* w, const float* bias, void* out,
                   void* scratch) const {
-  char* base = static_cast<char*>(scratch);
+  if (s_.plain_x) {
+    auto* turned = static_cast<uint16_t*>(scratch);
+    turn_weights(given_, false, w, turned);
+    w = turned;
+  }
+  char* base = static_cast<char*>(scratch) + turned_bytes_;
   auto* offsets = reinterpret_cast<int64_t*>(base + weight_bytes_);
   const int64_t plane = (rows_ + taps_.reach[0]) * taps_.pitch;
   for (size_t i = 0; i < taps_.taps.size(); ++i) {
@@ -550,7 +618,7 @@ void AmxConv::run(const uint16_t* in, const uint16_t* w, const float* bias, void
 }
 
 AmxConvWeightGrad::AmxConvWeightGrad(const AmxConvShape& shape)
-    : s_(shape), taps_(forward_taps(shape)), threads_(cpu_threads()) {
+    : given_(shape), s_(rows_as_pixels(shape)), taps_(forward_taps(s_)), threads_(cpu_threads()) {
   finish(taps_);
   int64_t last = 0;
   for (const AmxTaps::Tap& tap : taps_.taps) {
@@ -567,24 +635,26 @@ AmxConvWeightGrad::AmxConvWeightGrad(const AmxConvShape& shape)
   images_ = std::clamp<int64_t>(kGradBytes / image, 1, s_.batch);
   const int64_t pairs = div_up(x_strips, 2) * div_up(dy_strips, 2), taps = filter_size(s_);
   item_taps_ = pairs >= 4 * threads_ ? taps : 1;
-  // The next tiles are fetched while the last ones multiply; x's strips come first.
   x_bytes_ = static_cast<size_t>(4 * images_ * x_strips * x_strip_);
   dy_bytes_ = static_cast<size_t>(4 * images_ * dy_strips * k_tiles_ * kTile);
   const int64_t sums = 4 * item_taps_ * kBlock * kBlock, pixels = (2 * pairs_ + 2) * 32;
   thread_bytes_ = static_cast<size_t>(std::max(sums, round_up(pixels, 64)));
-  scratch_ = x_bytes_ + dy_bytes_ + static_cast<size_t>(threads_) * thread_bytes_;
+  if (s_.plain_x) turned_bytes_ = static_cast<size_t>(round_up(4 * weight_count(s_), 64));
+  scratch_ = turned_bytes_ + x_bytes_ + dy_bytes_ + static_cast<size_t>(threads_) * thread_bytes_;
 }
 
 void AmxConvWeightGrad::run(const uint16_t* x, const uint16_t* dy, float* dw, void* scratch) const {
-  char* base = static_cast<char*>(scratch);
+  auto* turned = static_cast<float*>(scratch);
+  char* base = static_cast<char*>(scratch) + turned_bytes_;
   const AmxWeightGradRun pass{*this,
                               taps_,
                               x,
                               dy,
-                              dw,
+                              s_.plain_x ? turned : dw,
                               reinterpret_cast<uint32_t*>(base),
                               reinterpret_cast<uint32_t*>(base + x_bytes_)};
   pass.run(base + x_bytes_ + dy_bytes_);
+  if (s_.plain_x) turn_weights(given_, true, turned, dw);
 }
 
 #else

@@ -17,7 +17,11 @@ struct AmxConvShape {
   using Pair = std::array<int64_t, 2>;
   int64_t batch, channels, filters;
   Pair x, y, kernel, strides, dilations, pads;  // pads at the beginning
+  /// x is plain, and a row of a filter has up to kAmxRow values: a pixel of the operand is then
+  /// what such a row meets, and the filter is a column of them.
+  bool plain_x = false;
 };
+inline constexpr int64_t kAmxRow = 32;
 
 /// How a result's pixels come from the pixels of an operand. The operand lies in planes, one for
 /// each phase of its step: row j of a plane is row j * in_step + phase - origin of the image, or
@@ -42,9 +46,9 @@ struct AmxTaps {
   std::vector<Group> groups;  // one, or one for each phase of out_step
 };
 
-/// Forward, or the gradient to x; for processors where cpu_has_amx(). The results do not depend on
-/// the number of threads. An infinity or NaN in w spreads to all results of its channel, one in the
-/// operand to those whose window holds it.
+/// Forward, or, unless x is plain, the gradient to it; for processors where cpu_has_amx(). The
+/// results do not depend on the number of threads. An infinity or NaN in w spreads to all results
+/// of its channel, one in the operand to those whose window holds it.
 class AmxConv {
  public:
   AmxConv(const AmxConvShape& shape, bool data_grad, bool out_bf16, bool relu);
@@ -57,14 +61,15 @@ class AmxConv {
 
  private:
   friend struct AmxConvRun;
-  AmxConvShape s_;
+  AmxConvShape given_, s_;  // s_: with rows as pixels when x is plain
   AmxTaps taps_;
   bool data_grad_, out_bf16_, relu_;
   int64_t in_channels_, out_channels_, depths_, pairs_;
   int64_t windows_ = 0;  // of an image
   int64_t rows_ = 0;     // of the grid in a window
   int64_t round_ = 0;    // windows that are packed together for all threads; 0: each for its own
-  size_t window_bytes_ = 0, weight_bytes_ = 0, buffer_bytes_ = 0, thread_bytes_ = 0, scratch_ = 0;
+  size_t turned_bytes_ = 0, window_bytes_ = 0, weight_bytes_ = 0, buffer_bytes_ = 0,
+         thread_bytes_ = 0, scratch_ = 0;
   int threads_;
 };
 
@@ -78,7 +83,7 @@ class AmxConvWeightGrad {
 
  private:
   friend struct AmxWeightGradRun;
-  AmxConvShape s_;
+  AmxConvShape given_, s_;
   AmxTaps taps_;
   bool odd_ = false;       // whether a tap starts at an odd pixel
   int64_t k_tiles_ = 0;    // tiles of 32 positions of an image
@@ -86,7 +91,7 @@ class AmxConvWeightGrad {
   int64_t x_strip_ = 0;    // dwords of 16 channels of an image
   int64_t images_ = 0;     // that are packed together
   int64_t item_taps_ = 0;  // taps of an item of work: all or one
-  size_t x_bytes_ = 0, dy_bytes_ = 0, thread_bytes_ = 0, scratch_ = 0;
+  size_t turned_bytes_ = 0, x_bytes_ = 0, dy_bytes_ = 0, thread_bytes_ = 0, scratch_ = 0;
   int threads_;
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cpu/batch_norm_blocks.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/rows.h"
 
 namespace trainrt {
@@ -86,7 +87,7 @@ namespace {
 bool blocked(const TensorType& t) { return t.layout == Layout::kNChw16c; }
 
 Support takes_blocked(const NodeView& node) {
-  Support s = all_float(node);
+  Support s = blocks_of_one_type(node);
   if (!s.ok) return s;
   const Shape& shape = node.outputs[0].shape;
   for (const auto list : {node.inputs, node.outputs}) {
@@ -106,6 +107,7 @@ auto sharing(const BlockedShape& s) {
 }
 
 /// y = act((x - mean) / sqrt(var + epsilon) scale + bias + residual)
+template <typename T>
 std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch& scratch) {
   const BlockedShape s(node.inputs[0].shape);
   const NormAttrs attrs = node.attr<NormAttrs>();
@@ -114,9 +116,9 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch& scratch) {
       book(scratch, sizeof(BlockMoments) * static_cast<size_t>(s.blocks * s.batch));
   const size_t norms = book(scratch, sizeof(BlockNorm) * static_cast<size_t>(s.blocks));
   return make_kernel([=](const KernelArgs& args) {
-    const BlockOps& ops = block_ops();
-    const float *x = args.input<float>(0), *r = residual ? args.input<float>(3) : nullptr;
-    float* y = args.output<float>(0);
+    const BlockOps<T>& ops = block_ops<T>();
+    const T *x = args.input<T>(0), *r = residual ? args.input<T>(3) : nullptr;
+    T* y = args.output<T>(0);
     const bool stream = large && y != x && y != r;
     auto* moments = scratch_at<BlockMoments>(args, parts);
     auto* norm = scratch_at<BlockNorm>(args, norms);
@@ -141,6 +143,7 @@ std::unique_ptr<Kernel> plan_norm(const NodeView& node, Scratch& scratch) {
 
 /// With r = 1 / sqrt(var + epsilon) and g = dy where the activation lets it pass: dbias = sum g,
 /// dscale = r sum g (x - mean), dx = scale r (g - dbias / count - (x - mean) r dscale / count).
+template <typename T>
 std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
   const BlockedShape s(node.inputs[0].shape);
   const NormAttrs attrs = node.attr<NormAttrs>();
@@ -152,11 +155,12 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
   const size_t parts = book(scratch, sizeof(BlockSums) * static_cast<size_t>(s.blocks * s.batch));
   const size_t blocks = book(scratch, sizeof(Block) * static_cast<size_t>(s.blocks));
   return make_kernel([=](const KernelArgs& args) {
-    const BlockOps& ops = block_ops();
-    const float *dy = args.input<float>(0), *x = args.input<float>(1),
-                *scale = args.input<float>(2), *means = args.input<float>(3),
-                *variances = args.input<float>(4), *y = residual ? args.input<float>(5) : nullptr;
-    float *dx = args.output<float>(0), *g = residual ? args.output<float>(3) : nullptr;
+    const BlockOps<T>& ops = block_ops<T>();
+    const T *dy = args.input<T>(0), *x = args.input<T>(1),
+            *y = residual ? args.input<T>(5) : nullptr;
+    const float *scale = args.input<float>(2), *means = args.input<float>(3),
+                *variances = args.input<float>(4);
+    T *dx = args.output<T>(0), *g = residual ? args.output<T>(3) : nullptr;
     auto* sums = scratch_at<BlockSums>(args, parts);
     auto* block_of = scratch_at<Block>(args, blocks);
     for (int64_t block = 0; block < s.blocks; ++block) {
@@ -185,14 +189,15 @@ std::unique_ptr<Kernel> plan_norm_grad(const NodeView& node, Scratch& scratch) {
 }
 
 /// BatchNorm with statistics that are known.
+template <typename T>
 std::unique_ptr<Kernel> plan_apply(const NodeView& node, Scratch& scratch) {
   const BlockedShape s(node.inputs[0].shape);
   const NormAttrs attrs = node.attr<NormAttrs>();
   const bool residual = node.inputs.size() == 6, large = passes_by_cache(node.outputs[0]);
   const size_t norms = book(scratch, sizeof(BlockNorm) * static_cast<size_t>(s.blocks));
   return make_kernel([=](const KernelArgs& args) {
-    const float *x = args.input<float>(0), *r = residual ? args.input<float>(5) : nullptr;
-    float* y = args.output<float>(0);
+    const T *x = args.input<T>(0), *r = residual ? args.input<T>(5) : nullptr;
+    T* y = args.output<T>(0);
     const bool stream = large && y != x && y != r;
     auto* norm = scratch_at<BlockNorm>(args, norms);
     for (int64_t block = 0; block < s.blocks; ++block) {
@@ -203,17 +208,20 @@ std::unique_ptr<Kernel> plan_apply(const NodeView& node, Scratch& scratch) {
     parallel_items(s.blocks * s.batch, s.pixels * kBlockChannels, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t at = i * s.pixels * kBlockChannels;
-        block_ops().normalize(norm[i % s.blocks], x + at, r != nullptr ? r + at : nullptr, stream,
-                              y + at, s.pixels);
+        block_ops<T>().normalize(norm[i % s.blocks], x + at, r != nullptr ? r + at : nullptr,
+                                 stream, y + at, s.pixels);
       }
     });
   });
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kBatchNorm, "cpu.batch_norm_blocked", takes_blocked, plan_norm, true, true},
-    {Op::kBatchNormApply, "cpu.batch_norm_blocked", takes_blocked, plan_apply, true, true},
-    {Op::kBatchNormGrad, "cpu.batch_norm_blocked", takes_blocked, plan_norm_grad, true, true},
+    {Op::kBatchNorm, "cpu.batch_norm_blocked", takes_blocked,
+     plan_by_type<plan_norm<float>, plan_norm<uint16_t>>, true, true, true},
+    {Op::kBatchNormApply, "cpu.batch_norm_blocked", takes_blocked,
+     plan_by_type<plan_apply<float>, plan_apply<uint16_t>>, true, true, true},
+    {Op::kBatchNormGrad, "cpu.batch_norm_blocked", takes_blocked,
+     plan_by_type<plan_norm_grad<float>, plan_norm_grad<uint16_t>>, true, true, true},
 };
 
 }  // namespace

@@ -18,6 +18,17 @@ inline constexpr int64_t kBf16Piece = 1024;
 
 inline bool is_bf16(const TensorType& type) { return type.dtype == DType::kBFloat16; }
 
+/// For rows on blocks of 16 channels: the blocked operands are float32 or bfloat16, all the same,
+/// the others float32.
+Support blocks_of_one_type(const NodeView& node);
+
+/// The kernel for the type of the first input.
+template <std::unique_ptr<Kernel> (*kFloat)(const NodeView&, Scratch&),
+          std::unique_ptr<Kernel> (*kBf16)(const NodeView&, Scratch&)>
+std::unique_ptr<Kernel> plan_by_type(const NodeView& node, Scratch& scratch) {
+  return is_bf16(node.inputs[0]) ? kBf16(node, scratch) : kFloat(node, scratch);
+}
+
 /// An input of float32 or bfloat16.
 class FloatInput {
  public:

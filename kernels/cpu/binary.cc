@@ -1,4 +1,7 @@
 // Elementwise ops with two or three operands and NumPy broadcasting.
+#include <algorithm>
+
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/loop.h"
 #include "kernels/cpu/rows.h"
@@ -6,6 +9,11 @@
 
 namespace trainrt {
 namespace {
+
+bool one_shape(const NodeView& node) {
+  const Shape& shape = node.outputs[0].shape;
+  return node.inputs[0].shape == shape && node.inputs[1].shape == shape;
+}
 
 Support rank_fits(const NodeView& node) {
   return node.outputs[0].rank() <= kMaxLoopRank ? Support::yes()
@@ -55,8 +63,33 @@ Operands moving(const StridedLoop<N>& loop, size_t first) {
 }
 
 Support takes_binary(const NodeView& node) {
-  Support s = all_float(node);
-  return s.ok ? rank_fits(node) : s;
+  Support s = all_float_or_bf16(node);
+  if (!s.ok) return s;
+  for (const auto list : {node.inputs, node.outputs}) {
+    for (const TensorType& t : list) {
+      if (is_bf16(t) && !one_shape(node)) return Support::no("broadcasts no bfloat16");
+    }
+  }
+  return rank_fits(node);
+}
+
+/// Operands of one shape, some of them bfloat16.
+std::unique_ptr<Kernel> plan_pieces(const NodeView& node, BinaryLoop f, float lo, float hi) {
+  const int64_t total = node.outputs[0].size();
+  const bool a_bf16 = is_bf16(node.inputs[0]), b_bf16 = is_bf16(node.inputs[1]),
+             y_bf16 = is_bf16(node.outputs[0]);
+  return make_kernel([=](const KernelArgs& args) {
+    const FloatInput a(args.in[0], a_bf16), b(args.in[1], b_bf16);
+    const FloatOutput y(args.out[0], y_bf16);
+    parallel_ranges(total, kParallelElements / 2, [&](int64_t begin, int64_t end) {
+      alignas(64) float buffers[3][kBf16Piece];
+      for (int64_t i = begin; i < end; i += kBf16Piece) {
+        const int64_t n = std::min(kBf16Piece, end - i);
+        f(a.read(i, n, buffers[0]), b.read(i, n, buffers[1]), y.place(i, buffers[2]), n, lo, hi);
+        y.write(i, n, buffers[2]);
+      }
+    });
+  });
 }
 
 std::unique_ptr<Kernel> plan_binary(const NodeView& node, Scratch&) {
@@ -66,6 +99,9 @@ std::unique_ptr<Kernel> plan_binary(const NodeView& node, Scratch&) {
   if (node.op == Op::kClipGrad) {
     lo = static_cast<float>(node.attr<ClipAttrs>().lo);
     hi = static_cast<float>(node.attr<ClipAttrs>().hi);
+  }
+  if (is_bf16(node.inputs[0]) || is_bf16(node.inputs[1]) || is_bf16(node.outputs[0])) {
+    return plan_pieces(node, binary_loop(node.op, Operands::kBoth), lo, hi);
   }
   return make_kernel([=](const KernelArgs& args) {
     const float *a = args.input<float>(0), *b = args.input<float>(1);
@@ -148,7 +184,7 @@ std::unique_ptr<Kernel> plan_where(const NodeView& node, Scratch&) {
 }
 
 #define BINARY(NAME) \
-  { Op::k##NAME, "cpu.elementwise", takes_binary, plan_binary, true }
+  { Op::k##NAME, "cpu.elementwise", takes_binary, plan_binary, true, false, true }
 // Not in place: a broadcast float operand can have as many bytes as the bool result.
 #define COMPARE(NAME) \
   { Op::k##NAME, "cpu.elementwise", takes_compare, plan_compare, false }

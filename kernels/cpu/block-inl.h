@@ -10,12 +10,12 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/bfloat16-inl.h"
 #include "kernels/cpu/block_ops.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trainrt {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 using D = hn::CappedTag<float, kBlockChannels>;
 using V = hn::Vec<D>;
@@ -30,14 +30,14 @@ HWY_INLINE void for_each_part(const F& f) {
   for (int64_t c = 0; c < kBlockChannels; c += lanes) f(c);
 }
 
-/// Stores 16 channels past the cache, if wanted and if a vector fills a line of it. Somebody has to
-/// call hwy::FlushStream() before other threads read.
-template <bool kPastCache>
-HWY_INLINE void store(V v, float* to) {
+/// Stores 16 channels past the cache, if wanted and if a vector has them all. Somebody has to call
+/// hwy::FlushStream() before other threads read.
+template <bool kPastCache, typename T>
+HWY_INLINE void put(V v, T* to) {
   if constexpr (kPastCache && HWY_MAX_LANES_D(D) == kBlockChannels) {
-    hn::Stream(v, D(), to);
+    stream(D(), v, to);
   } else {
-    hn::StoreU(v, D(), to);
+    store(D(), v, to);
   }
 }
 

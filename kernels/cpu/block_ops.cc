@@ -27,14 +27,14 @@ HWY_INLINE void for_each_chunk(int64_t pixels, const F& f) {
 }
 
 /// Adds x - shift and its square over `pixels` to `sum` and `squares`, with four chains each.
-HWY_INLINE void add_deviations(const float* x, int64_t pixels, V shift, double* sum,
-                               double* squares) {
+template <typename T>
+HWY_INLINE void add_deviations(const T* x, int64_t pixels, V shift, double* sum, double* squares) {
   const D d;
   V s[4], q[4];
 #pragma GCC unroll 4
   for (int k = 0; k < 4; ++k) s[k] = q[k] = hn::Zero(d);
   const auto step = [&](int64_t p, int k) HWY_ATTR {
-    const V e = hn::Sub(hn::LoadU(d, x + p * kStride), shift);
+    const V e = hn::Sub(load(d, x + p * kStride), shift);
     s[k] = hn::Add(s[k], e);
     q[k] = hn::MulAdd(e, e, q[k]);
   };
@@ -56,7 +56,8 @@ HWY_INLINE void add_deviations(const float* x, int64_t pixels, V shift, double* 
 
 // One sweep, of deviations from the mean of the first pixels. That mean is at most
 // sqrt(pixels / kLead) standard deviations off, so that little is lost when its part is taken out.
-void moments(const float* x, int64_t pixels, BlockMoments& m) {
+template <typename T>
+void moments(const T* x, int64_t pixels, BlockMoments& m) {
   constexpr int64_t kLead = 64;
   const D d;
   const int64_t lead = std::min(pixels, kLead);
@@ -82,9 +83,8 @@ void moments(const float* x, int64_t pixels, BlockMoments& m) {
   m.count = total;
 }
 
-template <Activation A, bool kResidual, bool kPastCache>
-void normalize_as(const BlockNorm& n, const float* x, const float* residual, float* y,
-                  int64_t pixels) {
+template <Activation A, bool kResidual, bool kPastCache, typename T>
+void normalize_as(const BlockNorm& n, const T* x, const T* residual, T* y, int64_t pixels) {
   const D d;
   BlockNorm fixed = n;
   fixed.activation = A;
@@ -93,18 +93,18 @@ void normalize_as(const BlockNorm& n, const float* x, const float* residual, flo
       const Part part(d, n, c);
       for (int64_t p = begin; p < begin + count; ++p) {
         const int64_t i = p * kStride + c;
-        V v = part.apply(hn::LoadU(d, x + i));
-        if constexpr (kResidual) v = hn::Add(v, hn::LoadU(d, residual + i));
-        store<kPastCache>(activated(d, fixed, v), y + i);
+        V v = part.apply(load(d, x + i));
+        if constexpr (kResidual) v = hn::Add(v, load(d, residual + i));
+        put<kPastCache>(activated(d, fixed, v), y + i);
       }
     });
   });
   if constexpr (kPastCache) hwy::FlushStream();
 }
 
-template <Activation A>
-void normalize_with(const BlockNorm& n, const float* x, const float* residual, bool stream,
-                    float* y, int64_t pixels) {
+template <Activation A, typename T>
+void normalize_with(const BlockNorm& n, const T* x, const T* residual, bool stream, T* y,
+                    int64_t pixels) {
   if (residual != nullptr) {
     stream ? normalize_as<A, true, true>(n, x, residual, y, pixels)
            : normalize_as<A, true, false>(n, x, residual, y, pixels);
@@ -114,7 +114,8 @@ void normalize_with(const BlockNorm& n, const float* x, const float* residual, b
   }
 }
 
-void normalize(const BlockNorm& n, const float* x, const float* residual, bool stream, float* y,
+template <typename T>
+void normalize(const BlockNorm& n, const T* x, const T* residual, bool stream, T* y,
                int64_t pixels) {
   switch (n.activation) {
     case Activation::kNone:
@@ -126,9 +127,9 @@ void normalize(const BlockNorm& n, const float* x, const float* residual, bool s
   }
 }
 
-template <Activation A, bool FromY>
-void grad_sums_as(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,
-                  int64_t pixels, BlockSums& sums) {
+template <Activation A, bool FromY, typename G, typename T>
+void grad_sums_as(const BlockNorm& n, const G* dy, const T* x, const T* y, T* g, int64_t pixels,
+                  BlockSums& sums) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for_each_chunk(pixels, [&](int64_t begin, int64_t count) HWY_ATTR {
@@ -137,12 +138,12 @@ void grad_sums_as(const BlockNorm& n, const float* dy, const float* x, const flo
       V s0 = hn::Zero(d), s1 = s0, t0 = s0, t1 = s0;
       const auto step = [&](int64_t p, V& s, V& t) HWY_ATTR {
         const int64_t i = p * kStride + c;
-        const V xs = hn::LoadU(d, x + i), e = hn::Sub(xs, part.mean);
-        V v = hn::LoadU(d, dy + i);
+        const V e = hn::Sub(load(d, x + i), part.mean);
+        V v = load(d, dy + i);
         if constexpr (A != Activation::kNone) {
-          v = passed<A>(d, n, FromY ? hn::LoadU(d, y + i) : hn::MulAdd(part.a, e, part.b), v);
+          v = passed<A>(d, n, FromY ? load(d, y + i) : hn::MulAdd(part.a, e, part.b), v);
         }
-        if (g != nullptr) hn::StoreU(v, d, g + i);
+        if (g != nullptr) store(d, v, g + i);
         s = hn::Add(s, v);
         t = hn::MulAdd(v, e, t);
       };
@@ -163,8 +164,9 @@ void grad_sums_as(const BlockNorm& n, const float* dy, const float* x, const flo
   });
 }
 
-void grad_sums(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,
-               int64_t pixels, BlockSums& sums) {
+template <typename G, typename T>
+void grad_sums(const BlockNorm& n, const G* dy, const T* x, const T* y, T* g, int64_t pixels,
+               BlockSums& sums) {
   switch (n.activation) {
     case Activation::kNone:
       return grad_sums_as<Activation::kNone, false>(n, dy, x, y, g, pixels, sums);
@@ -176,8 +178,8 @@ void grad_sums(const BlockNorm& n, const float* dy, const float* x, const float*
   }
 }
 
-template <Activation A, bool kPastCache>
-void grad_as(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const float* x, float* dx,
+template <Activation A, bool kPastCache, typename G, typename T>
+void grad_as(const BlockNorm& n, const BlockNormGrad& k, const G* dy, const T* x, T* dx,
              int64_t pixels) {
   const D d;
   for_each_chunk(pixels, [&](int64_t begin, int64_t count) HWY_ATTR {
@@ -186,25 +188,26 @@ void grad_as(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const 
       const GradPart factors(d, k, c);
       for (int64_t p = begin; p < begin + count; ++p) {
         const int64_t i = p * kStride + c;
-        const V e = hn::Sub(hn::LoadU(d, x + i), part.mean);
-        V v = hn::LoadU(d, dy + i);
+        const V e = hn::Sub(load(d, x + i), part.mean);
+        V v = load(d, dy + i);
         if constexpr (A != Activation::kNone) {
           v = passed<A>(d, n, hn::MulAdd(part.a, e, part.b), v);
         }
-        store<kPastCache>(factors.apply(v, e), dx + i);
+        put<kPastCache>(factors.apply(v, e), dx + i);
       }
     });
   });
 }
 
-template <Activation A>
-void grad_with(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const float* x,
-               bool stream, float* dx, int64_t pixels) {
+template <Activation A, typename G, typename T>
+void grad_with(const BlockNorm& n, const BlockNormGrad& k, const G* dy, const T* x, bool stream,
+               T* dx, int64_t pixels) {
   stream ? grad_as<A, true>(n, k, dy, x, dx, pixels) : grad_as<A, false>(n, k, dy, x, dx, pixels);
 }
 
-void grad(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* dy, const float* x,
-          bool stream, float* dx, int64_t pixels) {
+template <typename G, typename T>
+void grad(const BlockNorm& n, const BlockNormGrad& k, bool masked, const G* dy, const T* x,
+          bool stream, T* dx, int64_t pixels) {
   switch (masked ? Activation::kNone : n.activation) {
     case Activation::kNone:
       return grad_with<Activation::kNone>(n, k, dy, x, stream, dx, pixels);
@@ -215,30 +218,43 @@ void grad(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* 
   }
 }
 
+template <typename T>
+void row_grad_sums(const BlockNorm& n, const float* dy, const T* x, T* g, int64_t pixels,
+                   BlockSums& sums) {
+  grad_sums<float, T>(n, dy, x, nullptr, g, pixels, sums);
+}
+
+template <typename T>
+void row_grad(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const T* x, T* dx,
+              int64_t pixels) {
+  grad<float, T>(n, k, false, dy, x, true, dx, pixels);
+}
+
 /// Whether x beats the best so far: the first NaN stays.
 HWY_INLINE M beats(V x, V best) {
   return hn::Or(hn::Gt(x, best), hn::AndNot(hn::IsNaN(best), hn::IsNaN(x)));
 }
 
-void max(const float* x, int64_t stride, float* best, int64_t outputs) {
+template <typename T>
+void max(const T* x, int64_t stride, T* best, int64_t outputs) {
   const D d;
   for_each_part([&](int64_t c) HWY_ATTR {
     for (int64_t j = 0; j < outputs; ++j) {
-      const V v = hn::LoadU(d, x + j * stride * kStride + c);
-      const V old = hn::LoadU(d, best + j * kStride + c);
-      hn::StoreU(hn::IfThenElse(beats(v, old), v, old), d, best + j * kStride + c);
+      const V v = load(d, x + j * stride * kStride + c);
+      const V old = load(d, best + j * kStride + c);
+      store(d, hn::IfThenElse(beats(v, old), v, old), best + j * kStride + c);
     }
   });
 }
 
-void arg_max(const float* x, int64_t stride, int32_t tap, float* best, int32_t* at,
-             int64_t outputs) {
+template <typename T>
+void arg_max(const T* x, int64_t stride, int32_t tap, float* best, int32_t* at, int64_t outputs) {
   const D d;
   const DI di;
   for_each_part([&](int64_t c) HWY_ATTR {
     for (int64_t j = 0; j < outputs; ++j) {
       const int64_t o = j * kStride + c;
-      const V v = hn::LoadU(d, x + j * stride * kStride + c), old = hn::LoadU(d, best + o);
+      const V v = load(d, x + j * stride * kStride + c), old = hn::LoadU(d, best + o);
       const auto where = hn::LoadU(di, at + o);
       const M take = hn::Or(beats(v, old), hn::RebindMask(d, hn::Lt(where, hn::Zero(di))));
       hn::StoreU(hn::IfThenElse(take, v, old), d, best + o);
@@ -247,7 +263,8 @@ void arg_max(const float* x, int64_t stride, int32_t tap, float* best, int32_t* 
   });
 }
 
-void scatter(const float* dy, const int32_t* at, int32_t tap, int64_t stride, float* dx,
+template <typename T>
+void scatter(const T* dy, const int32_t* at, int32_t tap, int64_t stride, float* dx,
              int64_t outputs) {
   const D d;
   const DI di;
@@ -256,15 +273,22 @@ void scatter(const float* dy, const int32_t* at, int32_t tap, int64_t stride, fl
       const int64_t o = j * kStride + c;
       const M here = hn::RebindMask(d, hn::Eq(hn::LoadU(di, at + o), hn::Set(di, tap)));
       float* to = dx + j * stride * kStride + c;
-      const V v = hn::IfThenElseZero(here, hn::LoadU(d, dy + o));
+      const V v = hn::IfThenElseZero(here, load(d, dy + o));
       hn::StoreU(hn::Add(hn::LoadU(d, to), v), d, to);
     }
   });
 }
 
+template <typename T>
+BlockOps<T> make_ops() {
+  return {moments<T>,  normalize<T>, grad_sums<T, T>, grad<T, T>, row_grad_sums<T>,
+          row_grad<T>, max<T>,       arg_max<T>,      scatter<T>};
+}
+
 }  // namespace
 
-BlockOps make_block_ops() { return {moments, normalize, grad_sums, grad, max, arg_max, scatter}; }
+BlockOps<float> make_float_blocks() { return make_ops<float>(); }
+BlockOps<uint16_t> make_bf16_blocks() { return make_ops<uint16_t>(); }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
@@ -274,10 +298,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trainrt {
 
-HWY_EXPORT(make_block_ops);
+HWY_EXPORT(make_float_blocks);
+HWY_EXPORT(make_bf16_blocks);
 
-const BlockOps& block_ops() {
-  static const BlockOps ops = HWY_DYNAMIC_DISPATCH(make_block_ops)();
+template <>
+const BlockOps<float>& block_ops<float>() {
+  static const BlockOps<float> ops = HWY_DYNAMIC_DISPATCH(make_float_blocks)();
+  return ops;
+}
+
+template <>
+const BlockOps<uint16_t>& block_ops<uint16_t>() {
+  static const BlockOps<uint16_t> ops = HWY_DYNAMIC_DISPATCH(make_bf16_blocks)();
   return ops;
 }
 

@@ -39,34 +39,42 @@ struct BlockSums {
 /// by the cache save reading the lines first.
 inline bool passes_by_cache(const TensorType& t) { return t.bytes() > (size_t{1} << 20); }
 
+/// On float32 activations, or on bfloat16 ones (T = uint16_t) that are computed on as float32.
+template <typename T>
 struct BlockOps {
   /// Adds `pixels` to the moments (pairwise update of Chan, Golub and LeVeque).
-  void (*moments)(const float* x, int64_t pixels, BlockMoments& m);
+  void (*moments)(const T* x, int64_t pixels, BlockMoments& m);
   /// y = act(a (x - mean) + b + residual); residual may be null, y may be an operand. `stream`: y
   /// passes by the cache.
-  void (*normalize)(const BlockNorm& n, const float* x, const float* residual, bool stream,
-                    float* y, int64_t pixels);
+  void (*normalize)(const BlockNorm& n, const T* x, const T* residual, bool stream, T* y,
+                    int64_t pixels);
   /// Adds the sums of g and g (x - mean). The mask follows from x, or from y unless that is null;
   /// g is stored unless that is null, and may be dy.
-  void (*grad_sums)(const BlockNorm& n, const float* dy, const float* x, const float* y, float* g,
-                    int64_t pixels, BlockSums& sums);
+  void (*grad_sums)(const BlockNorm& n, const T* dy, const T* x, const T* y, T* g, int64_t pixels,
+                    BlockSums& sums);
   /// dx may be an operand. `masked`: dy is g already. `stream`: dx passes by the cache, and who
   /// asks for it calls hwy::FlushStream() before other threads read.
-  void (*grad)(const BlockNorm& n, const BlockNormGrad& k, bool masked, const float* dy,
-               const float* x, bool stream, float* dx, int64_t pixels);
+  void (*grad)(const BlockNorm& n, const BlockNormGrad& k, bool masked, const T* dy, const T* x,
+               bool stream, T* dx, int64_t pixels);
+  /// grad_sums and grad of a dy that was just made: without y, not masked, dx past the cache.
+  void (*row_grad_sums)(const BlockNorm& n, const float* dy, const T* x, T* g, int64_t pixels,
+                        BlockSums& sums);
+  void (*row_grad)(const BlockNorm& n, const BlockNormGrad& k, const float* dy, const T* x, T* dx,
+                   int64_t pixels);
 
   /// best[j] = max(best[j], x[j * stride]) for `outputs` rows of 16; NaN wins.
-  void (*max)(const float* x, int64_t stride, float* best, int64_t outputs);
+  void (*max)(const T* x, int64_t stride, T* best, int64_t outputs);
   /// As max; where x wins, at[j] becomes `tap`.
-  void (*arg_max)(const float* x, int64_t stride, int32_t tap, float* best, int32_t* at,
+  void (*arg_max)(const T* x, int64_t stride, int32_t tap, float* best, int32_t* at,
                   int64_t outputs);
   /// dx[j * stride] += dy[j] where at[j] is `tap`
-  void (*scatter)(const float* dy, const int32_t* at, int32_t tap, int64_t stride, float* dx,
+  void (*scatter)(const T* dy, const int32_t* at, int32_t tap, int64_t stride, float* dx,
                   int64_t outputs);
 };
 
 /// For the best target of this processor.
-const BlockOps& block_ops();
+template <typename T>
+const BlockOps<T>& block_ops();
 
 }  // namespace trainrt
 

@@ -15,15 +15,17 @@ AmxConvShape shape_of(const NodeView& node) {
   const auto pair = [](const std::vector<int64_t>& v, size_t first) {
     return AmxConvShape::Pair{v[first], v[first + 1]};
   };
-  return {x.shape[0],
-          x.shape[1],
-          y.shape[1],
-          pair(x.shape, 2),
-          pair(y.shape, 2),
-          pair(w.shape, 2),
-          pair(attr.strides, 0),
-          pair(attr.dilations, 0),
-          pair(attr.pads_begin, 0)};
+  AmxConvShape s = {x.shape[0],
+                    x.shape[1],
+                    y.shape[1],
+                    pair(x.shape, 2),
+                    pair(y.shape, 2),
+                    pair(w.shape, 2),
+                    pair(attr.strides, 0),
+                    pair(attr.dilations, 0),
+                    pair(attr.pads_begin, 0)};
+  s.plain_x = x.layout == Layout::kPlain;
+  return s;
 }
 
 Support takes_amx_conv(const NodeView& node) {
@@ -37,8 +39,10 @@ Support takes_amx_conv(const NodeView& node) {
   if (node.inputs.size() > 2 && is_bf16(node.inputs[2])) return Support::no("adds a float32 bias");
   if (!cpu_has_amx()) return Support::no("this processor has no tile unit (AMX-BF16)");
   const auto [x, w, y] = conv_operands(node);
-  if (x.layout != Layout::kNChw16c || y.layout != Layout::kNChw16c) {
-    return Support::no("takes activations in nChw16c");
+  if (y.layout != Layout::kNChw16c) return Support::no("takes activations in nChw16c");
+  if (x.layout == Layout::kPlain &&
+      (node.op == Op::kConvDataGrad || x.shape[1] * w.shape[3] > kAmxRow)) {
+    return Support::no("takes a plain x if a row of a filter has up to 32 values, and gives none");
   }
   if (node.attr<ConvAttrs>().group != 1) return Support::no("takes one group");
   const bool empty = x.size() == 0 || y.size() == 0 || w.size() == 0;

@@ -1,5 +1,5 @@
 // Depthwise convolutions of stride 1 and 2 and their gradients, in float32 on blocks of 16
-// channels.
+// channels that are kept as float32 or bfloat16.
 #include "kernels/cpu/conv_depthwise.h"
 
 #include <algorithm>
@@ -53,14 +53,16 @@ DepthwisePlan::DepthwisePlan(const TensorType& x, const TensorType& w, const Ten
   parts_ = floats(blocks_ * batch_ * filter());
 }
 
-void DepthwisePlan::load_weights(const KernelArgs& args, const float* w) const {
+void DepthwisePlan::load_weights(const KernelArgs& args, const FloatInput& w) const {
   const int64_t taps = shape_.taps();
   float* to = scratch_at<float>(args, weights_);
   // Zeros in the channels that pad the last block: its results are 0 there.
   std::fill_n(to + (blocks_ - 1) * filter(), filter(), 0.0f);
   for (int64_t c = 0; c < channels_; ++c) {
     float* channel = to + c / kBlockChannels * filter() + c % kBlockChannels;
-    for (int64_t t = 0; t < taps; ++t) channel[t * kBlockChannels] = *w++;
+    float buffer[25];  // of 5x5
+    const float* from = w.read(c * taps, taps, buffer);
+    for (int64_t t = 0; t < taps; ++t) channel[t * kBlockChannels] = from[t];
   }
 }
 
@@ -91,14 +93,16 @@ bool is_faster(const NodeView& node) {
 }
 
 Support takes_conv(const NodeView& node) {
-  Support s = all_float(node);
+  Support s = all_float_or_bf16(node);
   if (!s.ok) return s;
   const auto& attrs = node.attr<ConvAttrs>();
   if (attrs.relu || node.inputs.size() > 2) return Support::no("takes no bias and no ReLU");
-  const auto &a = node.inputs[0], &b = node.inputs[1], &out = node.outputs[0];
-  s = node.op == Op::kConv           ? takes_depthwise(a, b, out, attrs)
-      : node.op == Op::kConvDataGrad ? takes_depthwise(out, b, a, attrs)
-                                     : takes_depthwise(a, out, b, attrs);
+  const auto [x, w, y] = conv_operands(node);
+  if (is_bf16(x) != is_bf16(y)) return Support::no("takes activations of one type");
+  if (is_bf16(node.outputs[0]) && node.op == Op::kConvWeightGrad) {
+    return Support::no("gives float32 to the weights");
+  }
+  s = takes_depthwise(x, w, y, attrs);
   if (!s.ok || is_faster(node)) return s;
   for (const KernelRow& row : conv_rows()) {
     if (row.op == node.op && row.supports(node).ok) {
@@ -108,42 +112,45 @@ Support takes_conv(const NodeView& node) {
   return s;
 }
 
+template <typename T>
 std::unique_ptr<Kernel> plan_conv(const NodeView& node, Scratch& scratch) {
   const TensorType &x = node.inputs[0], &w = node.inputs[1], &y = node.outputs[0];
   const DepthwisePlan plan(x, w, y, node.attr<ConvAttrs>(), scratch);
-  const bool stream = passes_by_cache(y);
+  const bool stream = passes_by_cache(y), bf16_weights = is_bf16(w);
   return make_kernel([=](const KernelArgs& args) {
-    plan.load_weights(args, args.input<float>(1));
+    plan.load_weights(args, {args.in[1], bf16_weights});
     plan.for_each_plane(args, [&](int64_t block, int64_t n, float* buffer) {
-      depthwise_ops().forward(plan.shape(), args.input<float>(0) + plan.x_at(n, block), nullptr,
-                              plan.weights(args, block), stream, buffer,
-                              args.output<float>(0) + plan.y_at(n, block));
+      depthwise_ops<T>().forward(plan.shape(), args.input<T>(0) + plan.x_at(n, block), nullptr,
+                                 plan.weights(args, block), stream, buffer,
+                                 args.output<T>(0) + plan.y_at(n, block));
     });
   });
 }
 
+template <typename T>
 std::unique_ptr<Kernel> plan_data_grad(const NodeView& node, Scratch& scratch) {
   const TensorType &dy = node.inputs[0], &w = node.inputs[1], &dx = node.outputs[0];
   const DepthwisePlan plan(dx, w, dy, node.attr<ConvAttrs>(), scratch);
-  const bool stream = passes_by_cache(dx);
+  const bool stream = passes_by_cache(dx), bf16_weights = is_bf16(w);
   return make_kernel([=](const KernelArgs& args) {
-    plan.load_weights(args, args.input<float>(1));
+    plan.load_weights(args, {args.in[1], bf16_weights});
     plan.for_each_plane(args, [&](int64_t block, int64_t n, float* buffer) {
-      depthwise_ops().data_grad(plan.shape(), args.input<float>(0) + plan.y_at(n, block),
-                                plan.weights(args, block), stream, buffer,
-                                args.output<float>(0) + plan.x_at(n, block));
+      depthwise_ops<T>().data_grad(plan.shape(), args.input<T>(0) + plan.y_at(n, block),
+                                   plan.weights(args, block), stream, buffer,
+                                   args.output<T>(0) + plan.x_at(n, block));
     });
   });
 }
 
+template <typename T>
 std::unique_ptr<Kernel> plan_weight_grad(const NodeView& node, Scratch& scratch) {
   const TensorType &x = node.inputs[0], &dy = node.inputs[1], &dw = node.outputs[0];
   const DepthwisePlan plan(x, dw, dy, node.attr<ConvAttrs>(), scratch);
   return make_kernel([=](const KernelArgs& args) {
     plan.for_each_plane(args, [&](int64_t block, int64_t n, float* buffer) {
-      depthwise_ops().weight_grad(plan.shape(), args.input<float>(0) + plan.x_at(n, block), nullptr,
-                                  args.input<float>(1) + plan.y_at(n, block), buffer,
-                                  plan.weight_part(args, n, block));
+      depthwise_ops<T>().weight_grad(plan.shape(), args.input<T>(0) + plan.x_at(n, block), nullptr,
+                                     args.input<T>(1) + plan.y_at(n, block), buffer,
+                                     plan.weight_part(args, n, block));
     });
     plan.for_each_block(
         args, [&](int64_t block) { plan.sum_weight_parts(args, block, args.output<float>(0)); });
@@ -151,9 +158,12 @@ std::unique_ptr<Kernel> plan_weight_grad(const NodeView& node, Scratch& scratch)
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kConv, "cpu.depthwise", takes_conv, plan_conv, false, true},
-    {Op::kConvDataGrad, "cpu.depthwise", takes_conv, plan_data_grad, false, true},
-    {Op::kConvWeightGrad, "cpu.depthwise", takes_conv, plan_weight_grad, false, true},
+    {Op::kConv, "cpu.depthwise", takes_conv, plan_by_type<plan_conv<float>, plan_conv<uint16_t>>,
+     false, true, true},
+    {Op::kConvDataGrad, "cpu.depthwise", takes_conv,
+     plan_by_type<plan_data_grad<float>, plan_data_grad<uint16_t>>, false, true, true},
+    {Op::kConvWeightGrad, "cpu.depthwise", takes_conv,
+     plan_by_type<plan_weight_grad<float>, plan_weight_grad<uint16_t>>, false, true, true},
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/depthwise.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/threads.h"
@@ -29,7 +30,7 @@ class DepthwisePlan {
   }
 
   /// Copies the weights to where weights() finds them.
-  void load_weights(const KernelArgs& args, const float* w) const;
+  void load_weights(const KernelArgs& args, const FloatInput& w) const;
   const float* weights(const KernelArgs& args, int64_t block) const {
     return scratch_at<float>(args, weights_) + block * filter();
   }

@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kMaxKernel = 5;
 
 /// Copies a row of pixels, or normalises it.
-template <Activation A, bool kNorm>
-HWY_INLINE void copy_row_as(const float* x, int64_t pixels, const BlockNorm* norm, float* to) {
+template <Activation A, bool kNorm, typename T>
+HWY_INLINE void copy_row_as(const T* x, int64_t pixels, const BlockNorm* norm, float* to) {
   const D d;
   for_each_part([&](int64_t c) HWY_ATTR {
     if constexpr (kNorm) {
@@ -27,17 +27,18 @@ HWY_INLINE void copy_row_as(const float* x, int64_t pixels, const BlockNorm* nor
       BlockNorm fixed = *norm;
       fixed.activation = A;
       for (int64_t i = c; i < pixels * kStride; i += kStride) {
-        hn::StoreU(activated(d, fixed, part.apply(hn::LoadU(d, x + i))), d, to + i);
+        hn::StoreU(activated(d, fixed, part.apply(load(d, x + i))), d, to + i);
       }
     } else {
       for (int64_t i = c; i < pixels * kStride; i += kStride) {
-        hn::StoreU(hn::LoadU(d, x + i), d, to + i);
+        hn::StoreU(load(d, x + i), d, to + i);
       }
     }
   });
 }
 
-void copy_row(const float* x, int64_t pixels, const BlockNorm* norm, float* to) {
+template <typename T>
+void copy_row(const T* x, int64_t pixels, const BlockNorm* norm, float* to) {
   if (norm == nullptr) return copy_row_as<Activation::kNone, false>(x, pixels, norm, to);
   switch (norm->activation) {
     case Activation::kNone:
@@ -50,10 +51,11 @@ void copy_row(const float* x, int64_t pixels, const BlockNorm* norm, float* to) 
 }
 
 /// The rows of a plane that a row of results reads, between zeros, and a row of zeros.
+template <typename T>
 class Rows {
  public:
-  Rows(const float* plane, int64_t height, int64_t width, int64_t pad, int64_t padded,
-       int64_t depth, const BlockNorm* norm, float* buffer)
+  Rows(const T* plane, int64_t height, int64_t width, int64_t pad, int64_t padded, int64_t depth,
+       const BlockNorm* norm, float* buffer)
       : plane_(plane),
         height_(height),
         width_(width),
@@ -78,7 +80,7 @@ class Rows {
   }
 
  private:
-  const float* plane_;
+  const T* plane_;
   int64_t height_, width_, pad_, padded_, depth_;
   const BlockNorm* norm_;
   float* buffer_;
@@ -86,9 +88,10 @@ class Rows {
 };
 
 /// The padded rows of x for row `o` of y.
-Rows operand_rows(const DepthwiseShape& s, const float* x, const BlockNorm* norm, float* buffer) {
-  return Rows(x, s.height, s.width, s.pad_left, (s.out_width - 1) * s.stride + s.kernel, s.kernel,
-              norm, buffer);
+template <typename T>
+Rows<T> operand_rows(const DepthwiseShape& s, const T* x, const BlockNorm* norm, float* buffer) {
+  return Rows<T>(x, s.height, s.width, s.pad_left, (s.out_width - 1) * s.stride + s.kernel,
+                 s.kernel, norm, buffer);
 }
 
 struct Tap {
@@ -140,10 +143,10 @@ HWY_INLINE void row_of(const Tap* taps, int64_t count, int64_t n, int64_t c, con
   }
 }
 
-template <int64_t kStep, bool kPastCache>
-void forward_as(const DepthwiseShape& s, const float* x, const BlockNorm* norm, const float* w,
-                float* buffer, float* y) {
-  Rows rows = operand_rows(s, x, norm, buffer);
+template <int64_t kStep, bool kPastCache, typename T>
+void forward_as(const DepthwiseShape& s, const T* x, const BlockNorm* norm, const float* w,
+                float* buffer, T* y) {
+  Rows<T> rows = operand_rows(s, x, norm, buffer);
   Tap taps[kMaxKernel * kMaxKernel];
   for (int64_t o = 0; o < s.out_height; ++o) {
     const int64_t top = o * s.stride - s.pad_top;
@@ -155,17 +158,17 @@ void forward_as(const DepthwiseShape& s, const float* x, const BlockNorm* norm, 
         taps[count++] = {rows.at(top + r) + v * kStride, w + (r * s.kernel + v) * kStride};
       }
     }
-    float* to = y + o * s.out_width * kStride;
+    T* to = y + o * s.out_width * kStride;
     for_each_part([&](int64_t c) HWY_ATTR {
-      row_of<kStep>(taps, count, s.out_width, c, [&](int64_t j, V sum) HWY_ATTR {
-        store<kPastCache>(sum, to + j * kStride + c);
-      });
+      row_of<kStep>(taps, count, s.out_width, c,
+                    [&](int64_t j, V sum) HWY_ATTR { put<kPastCache>(sum, to + j * kStride + c); });
     });
   }
 }
 
-void forward(const DepthwiseShape& s, const float* x, const BlockNorm* norm, const float* w,
-             bool stream, float* buffer, float* y) {
+template <typename T>
+void forward(const DepthwiseShape& s, const T* x, const BlockNorm* norm, const float* w,
+             bool stream, float* buffer, T* y) {
   if (s.stride == 1) {
     stream ? forward_as<1, true>(s, x, norm, w, buffer, y)
            : forward_as<1, false>(s, x, norm, w, buffer, y);
@@ -180,14 +183,15 @@ void forward(const DepthwiseShape& s, const float* x, const BlockNorm* norm, con
 // Row h of dx belongs to tap r of row o of y where h + pad = o stride + r; so with
 // h + pad = q stride + phase, tap phase + u stride meets row q - u. Columns likewise: pixels of one
 // phase have the same taps. They go through a row in the cache, so that memory is written in order.
-template <typename F>
-HWY_INLINE void for_each_gradient_row(const DepthwiseShape& s, const float* dy, const float* w,
+template <typename T, typename F>
+HWY_INLINE void for_each_gradient_row(const DepthwiseShape& s, const T* dy, const float* w,
                                       float* buffer, const F& f) {
   const D d;
   const int64_t reach = (s.kernel + s.stride - 1) / s.stride;  // most taps of a phase
   float* row = buffer;
-  Rows rows(dy, s.out_height, s.out_width, reach - 1, (s.width - 1 + s.pad_left) / s.stride + reach,
-            reach, nullptr, buffer + s.width * kStride);
+  Rows<T> rows(dy, s.out_height, s.out_width, reach - 1,
+               (s.width - 1 + s.pad_left) / s.stride + reach, reach, nullptr,
+               buffer + s.width * kStride);
   Tap taps[kMaxKernel * kMaxKernel];
   for (int64_t h = 0; h < s.height; ++h) {
     const int64_t q = (h + s.pad_top) / s.stride, row_phase = (h + s.pad_top) % s.stride;
@@ -215,57 +219,59 @@ HWY_INLINE void for_each_gradient_row(const DepthwiseShape& s, const float* dy, 
   }
 }
 
-template <bool kPastCache>
-void data_grad_as(const DepthwiseShape& s, const float* dy, const float* w, float* buffer,
-                  float* dx) {
+template <bool kPastCache, typename T>
+void data_grad_as(const DepthwiseShape& s, const T* dy, const float* w, float* buffer, T* dx) {
   const D d;
   for_each_gradient_row(s, dy, w, buffer, [&](int64_t h, const float* row) HWY_ATTR {
-    float* to = dx + h * s.width * kStride;
+    T* to = dx + h * s.width * kStride;
     for_each_part([&](int64_t c) HWY_ATTR {
       for (int64_t i = c; i < s.width * kStride; i += kStride) {
-        store<kPastCache>(hn::LoadU(d, row + i), to + i);
+        put<kPastCache>(hn::LoadU(d, row + i), to + i);
       }
     });
   });
   if constexpr (kPastCache) hwy::FlushStream();
 }
 
-void data_grad(const DepthwiseShape& s, const float* dy, const float* w, bool stream, float* buffer,
-               float* dx) {
+template <typename T>
+void data_grad(const DepthwiseShape& s, const T* dy, const float* w, bool stream, float* buffer,
+               T* dx) {
   stream ? data_grad_as<true>(s, dy, w, buffer, dx) : data_grad_as<false>(s, dy, w, buffer, dx);
 }
 
-void norm_grad_sums(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm& norm,
-                    const float* x, float* buffer, float* g, BlockSums& sums) {
-  const BlockOps& ops = block_ops();
+template <typename T>
+void norm_grad_sums(const DepthwiseShape& s, const T* dy, const float* w, const BlockNorm& norm,
+                    const T* x, float* buffer, T* g, BlockSums& sums) {
+  const BlockOps<T>& ops = block_ops<T>();
   for_each_gradient_row(s, dy, w, buffer, [&](int64_t h, const float* row) {
     const int64_t at = h * s.width * kStride;
-    ops.grad_sums(norm, row, x + at, nullptr, g != nullptr ? g + at : nullptr, s.width, sums);
+    ops.row_grad_sums(norm, row, x + at, g != nullptr ? g + at : nullptr, s.width, sums);
   });
 }
 
-void norm_grad(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm& norm,
-               const BlockNormGrad& k, const float* x, float* buffer, float* dx) {
-  const BlockOps& ops = block_ops();
+template <typename T>
+void norm_grad(const DepthwiseShape& s, const T* dy, const float* w, const BlockNorm& norm,
+               const BlockNormGrad& k, const T* x, float* buffer, T* dx) {
+  const BlockOps<T>& ops = block_ops<T>();
   for_each_gradient_row(s, dy, w, buffer, [&](int64_t h, const float* row) {
     const int64_t at = h * s.width * kStride;
-    ops.grad(norm, k, false, row, x + at, true, dx + at, s.width);
+    ops.row_grad(norm, k, row, x + at, dx + at, s.width);
   });
   hwy::FlushStream();
 }
 
-template <int64_t kStep, int kKernel>
-void weight_grad_as(const DepthwiseShape& s, const float* x, const BlockNorm* norm, const float* dy,
+template <int64_t kStep, int kKernel, typename T>
+void weight_grad_as(const DepthwiseShape& s, const T* x, const BlockNorm* norm, const T* dy,
                     float* buffer, float* dw) {
   const D d;
   std::fill_n(dw, s.taps() * kStride, 0.0f);
-  Rows rows = operand_rows(s, x, norm, buffer);
+  Rows<T> rows = operand_rows(s, x, norm, buffer);
   for (int64_t o = 0; o < s.out_height; ++o) {
     const int64_t top = o * s.stride - s.pad_top;
     rows.fill(top + kKernel - 1);
     const float* row[kKernel];
     for (int r = 0; r < kKernel; ++r) row[r] = rows.at(top + r);
-    const float* from = dy + o * s.out_width * kStride;
+    const T* from = dy + o * s.out_width * kStride;
     for_each_part([&](int64_t c) HWY_ATTR {
       V sum[kKernel][kKernel];
 #pragma GCC unroll 8
@@ -274,7 +280,7 @@ void weight_grad_as(const DepthwiseShape& s, const float* x, const BlockNorm* no
         for (int v = 0; v < kKernel; ++v) sum[r][v] = hn::Zero(d);
       }
       for (int64_t i = c; i < s.out_width * kStride; i += kStride) {
-        const V g = hn::LoadU(d, from + i);
+        const V g = load(d, from + i);
 #pragma GCC unroll 8
         for (int r = 0; r < kKernel; ++r) {
           const float* p = row[r] + (i - c) * kStep + c;
@@ -297,7 +303,8 @@ void weight_grad_as(const DepthwiseShape& s, const float* x, const BlockNorm* no
   }
 }
 
-void weight_grad(const DepthwiseShape& s, const float* x, const BlockNorm* norm, const float* dy,
+template <typename T>
+void weight_grad(const DepthwiseShape& s, const T* x, const BlockNorm* norm, const T* dy,
                  float* buffer, float* dw) {
   if (s.kernel == 3) {
     s.stride == 1 ? weight_grad_as<1, 3>(s, x, norm, dy, buffer, dw)
@@ -308,11 +315,15 @@ void weight_grad(const DepthwiseShape& s, const float* x, const BlockNorm* norm,
   }
 }
 
+template <typename T>
+DepthwiseOps<T> make_ops() {
+  return {forward<T>, data_grad<T>, weight_grad<T>, norm_grad_sums<T>, norm_grad<T>};
+}
+
 }  // namespace
 
-DepthwiseOps make_depthwise_ops() {
-  return {forward, data_grad, weight_grad, norm_grad_sums, norm_grad};
-}
+DepthwiseOps<float> make_float_depthwise() { return make_ops<float>(); }
+DepthwiseOps<uint16_t> make_bf16_depthwise() { return make_ops<uint16_t>(); }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
@@ -322,10 +333,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace trainrt {
 
-HWY_EXPORT(make_depthwise_ops);
+HWY_EXPORT(make_float_depthwise);
+HWY_EXPORT(make_bf16_depthwise);
 
-const DepthwiseOps& depthwise_ops() {
-  static const DepthwiseOps ops = HWY_DYNAMIC_DISPATCH(make_depthwise_ops)();
+template <>
+const DepthwiseOps<float>& depthwise_ops<float>() {
+  static const DepthwiseOps<float> ops = HWY_DYNAMIC_DISPATCH(make_float_depthwise)();
+  return ops;
+}
+
+template <>
+const DepthwiseOps<uint16_t>& depthwise_ops<uint16_t>() {
+  static const DepthwiseOps<uint16_t> ops = HWY_DYNAMIC_DISPATCH(make_bf16_depthwise)();
   return ops;
 }
 

@@ -27,26 +27,28 @@ struct DepthwiseShape {
 
 /// Weights and their gradients are [tap][16]. `norm`: x is the operand of a BatchNorm, whose result
 /// is what is convolved; null where there is none. `stream`: the result passes by the cache.
+/// Activations are float32, or bfloat16 (T = uint16_t) that is computed on as float32.
+template <typename T>
 struct DepthwiseOps {
-  void (*forward)(const DepthwiseShape& s, const float* x, const BlockNorm* norm, const float* w,
-                  bool stream, float* buffer, float* y);
-  void (*data_grad)(const DepthwiseShape& s, const float* dy, const float* w, bool stream,
-                    float* buffer, float* dx);
-  void (*weight_grad)(const DepthwiseShape& s, const float* x, const BlockNorm* norm,
-                      const float* dy, float* buffer, float* dw);
+  void (*forward)(const DepthwiseShape& s, const T* x, const BlockNorm* norm, const float* w,
+                  bool stream, float* buffer, T* y);
+  void (*data_grad)(const DepthwiseShape& s, const T* dy, const float* w, bool stream,
+                    float* buffer, T* dx);
+  void (*weight_grad)(const DepthwiseShape& s, const T* x, const BlockNorm* norm, const T* dy,
+                      float* buffer, float* dw);
 
   // With g = what norm's activation lets pass of the gradient to its result:
   /// Adds the sums of g and g (x - mean); g is stored unless that is null.
-  void (*norm_grad_sums)(const DepthwiseShape& s, const float* dy, const float* w,
-                         const BlockNorm& norm, const float* x, float* buffer, float* g,
-                         BlockSums& sums);
+  void (*norm_grad_sums)(const DepthwiseShape& s, const T* dy, const float* w,
+                         const BlockNorm& norm, const T* x, float* buffer, T* g, BlockSums& sums);
   /// The gradient to x, which passes by the cache.
-  void (*norm_grad)(const DepthwiseShape& s, const float* dy, const float* w, const BlockNorm& norm,
-                    const BlockNormGrad& k, const float* x, float* buffer, float* dx);
+  void (*norm_grad)(const DepthwiseShape& s, const T* dy, const float* w, const BlockNorm& norm,
+                    const BlockNormGrad& k, const T* x, float* buffer, T* dx);
 };
 
 /// For the best target of this processor.
-const DepthwiseOps& depthwise_ops();
+template <typename T>
+const DepthwiseOps<T>& depthwise_ops();
 
 }  // namespace trainrt
 

@@ -2,6 +2,7 @@
 // What is between them is never stored: the convolution normalises the rows it reads, its gradient
 // makes them again.
 #include "kernels/cpu/batch_norm_blocks.h"
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/conv_depthwise.h"
 #include "kernels/cpu/rows.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr size_t kCached = size_t{1} << 20;
 
 Support takes_norm_conv(const NodeView& node) {
-  Support s = all_float(node);
+  Support s = blocks_of_one_type(node);
   if (!s.ok) return s;
   const ConvAttrs attrs = node.attr<NormConvAttrs>().conv();
   const auto& in = node.inputs;
@@ -22,6 +23,7 @@ Support takes_norm_conv(const NodeView& node) {
   return takes_depthwise(in[1], in[6], in[0], attrs);
 }
 
+template <typename T>
 std::unique_ptr<Kernel> plan_norm_conv(const NodeView& node, Scratch& scratch) {
   const TensorType &x = node.inputs[0], &w = node.inputs[3], &z = node.outputs[0];
   const auto& attrs = node.attr<NormConvAttrs>();
@@ -32,15 +34,15 @@ std::unique_ptr<Kernel> plan_norm_conv(const NodeView& node, Scratch& scratch) {
       book(scratch, sizeof(BlockMoments) * static_cast<size_t>(s.blocks * s.batch));
   const size_t norms = book(scratch, sizeof(BlockNorm) * static_cast<size_t>(s.blocks));
   return make_kernel([=, norm_attrs = attrs.norm()](const KernelArgs& args) {
-    const float* from = args.input<float>(0);
+    const T* from = args.input<T>(0);
     auto* moments = scratch_at<BlockMoments>(args, parts);
     auto* norm = scratch_at<BlockNorm>(args, norms);
-    plan.load_weights(args, args.input<float>(3));
+    plan.load_weights(args, {args.in[3], false});
     two_passes(
         s, plan.sharing(args),
         [&](int64_t block, int64_t n, float*) {
           BlockMoments& m = moments[block * s.batch + n] = {};
-          block_ops().moments(from + s.offset(n, block), s.pixels, m);
+          block_ops<T>().moments(from + s.offset(n, block), s.pixels, m);
         },
         [&](int64_t block) {
           norm[block] = norm_from_moments(s, norm_attrs, block, moments + block * s.batch,
@@ -48,13 +50,14 @@ std::unique_ptr<Kernel> plan_norm_conv(const NodeView& node, Scratch& scratch) {
                                           args.output<float>(1), args.output<float>(2));
         },
         [&](int64_t block, int64_t n, float* buffer) {
-          depthwise_ops().forward(plan.shape(), from + s.offset(n, block), &norm[block],
-                                  plan.weights(args, block), stream, buffer,
-                                  args.output<float>(0) + plan.y_at(n, block));
+          depthwise_ops<T>().forward(plan.shape(), from + s.offset(n, block), &norm[block],
+                                     plan.weights(args, block), stream, buffer,
+                                     args.output<T>(0) + plan.y_at(n, block));
         });
   });
 }
 
+template <typename T>
 std::unique_ptr<Kernel> plan_norm_conv_grad(const NodeView& node, Scratch& scratch) {
   const TensorType &dz = node.inputs[0], &x = node.inputs[1], &w = node.inputs[6];
   const auto& attrs = node.attr<NormConvAttrs>();
@@ -68,27 +71,27 @@ std::unique_ptr<Kernel> plan_norm_conv_grad(const NodeView& node, Scratch& scrat
   const size_t parts = book(scratch, sizeof(BlockSums) * static_cast<size_t>(s.blocks * s.batch));
   const size_t blocks = book(scratch, sizeof(Block) * static_cast<size_t>(s.blocks));
   return make_kernel([=, norm_attrs = attrs.norm()](const KernelArgs& args) {
-    const float *dz_at = args.input<float>(0), *from = args.input<float>(1),
-                *scale = args.input<float>(2), *variances = args.input<float>(5);
-    float* dx = args.output<float>(0);
+    const T *dz_at = args.input<T>(0), *from = args.input<T>(1);
+    const float *scale = args.input<float>(2), *variances = args.input<float>(5);
+    T* dx = args.output<T>(0);
     auto* sums = scratch_at<BlockSums>(args, parts);
     auto* block_of = scratch_at<Block>(args, blocks);
     for (int64_t block = 0; block < s.blocks; ++block) {
       block_of[block].norm = norm_from_statistics(s, norm_attrs, block, scale, args.input<float>(3),
                                                   args.input<float>(4), variances);
     }
-    plan.load_weights(args, args.input<float>(6));
+    plan.load_weights(args, {args.in[6], false});
     two_passes(
         s, plan.sharing(args),
         [&](int64_t block, int64_t n, float* buffer) {
           const int64_t at = s.offset(n, block);
-          const float* gradient = dz_at + plan.y_at(n, block);
+          const T* gradient = dz_at + plan.y_at(n, block);
           const BlockNorm& norm = block_of[block].norm;
           BlockSums& sum = sums[block * s.batch + n] = {};
-          depthwise_ops().weight_grad(plan.shape(), from + at, &norm, gradient, buffer,
-                                      plan.weight_part(args, n, block));
-          depthwise_ops().norm_grad_sums(plan.shape(), gradient, plan.weights(args, block), norm,
-                                         from + at, buffer, cached ? dx + at : nullptr, sum);
+          depthwise_ops<T>().weight_grad(plan.shape(), from + at, &norm, gradient, buffer,
+                                         plan.weight_part(args, n, block));
+          depthwise_ops<T>().norm_grad_sums(plan.shape(), gradient, plan.weights(args, block), norm,
+                                            from + at, buffer, cached ? dx + at : nullptr, sum);
         },
         [&](int64_t block) {
           block_of[block].grad =
@@ -101,19 +104,21 @@ std::unique_ptr<Kernel> plan_norm_conv_grad(const NodeView& node, Scratch& scrat
           const BlockNorm& norm = block_of[block].norm;
           const BlockNormGrad& k = block_of[block].grad;
           if (cached) {
-            block_ops().grad(norm, k, true, dx + at, from + at, false, dx + at, s.pixels);
+            block_ops<T>().grad(norm, k, true, dx + at, from + at, false, dx + at, s.pixels);
           } else {
-            depthwise_ops().norm_grad(plan.shape(), dz_at + plan.y_at(n, block),
-                                      plan.weights(args, block), norm, k, from + at, buffer,
-                                      dx + at);
+            depthwise_ops<T>().norm_grad(plan.shape(), dz_at + plan.y_at(n, block),
+                                         plan.weights(args, block), norm, k, from + at, buffer,
+                                         dx + at);
           }
         });
   });
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kNormConv, "cpu.norm_conv", takes_norm_conv, plan_norm_conv, false, true},
-    {Op::kNormConvGrad, "cpu.norm_conv", takes_norm_conv, plan_norm_conv_grad, false, true},
+    {Op::kNormConv, "cpu.norm_conv", takes_norm_conv,
+     plan_by_type<plan_norm_conv<float>, plan_norm_conv<uint16_t>>, false, true, true},
+    {Op::kNormConvGrad, "cpu.norm_conv", takes_norm_conv,
+     plan_by_type<plan_norm_conv_grad<float>, plan_norm_conv_grad<uint16_t>>, false, true, true},
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 // channels of a block at once.
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
+#include "kernels/cpu/bfloat16.h"
 #include "kernels/cpu/block_ops.h"
 #include "kernels/cpu/pool_axis.h"
 #include "kernels/cpu/rows.h"
@@ -13,6 +15,7 @@ namespace {
 
 // Outputs whose maxima are kept on the stack.
 constexpr int64_t kPanel = 32;
+constexpr uint16_t kBf16NegativeInfinity = 0xFF80;
 
 struct BlockedPool {
   int64_t planes;  // blocks of channels of all images
@@ -62,7 +65,7 @@ struct BlockedPool {
 };
 
 Support takes_pool(const NodeView& node) {
-  Support s = all_float(node);
+  Support s = blocks_of_one_type(node);
   if (!s.ok) return s;
   for (const auto list : {node.inputs, node.outputs}) {
     for (const TensorType& t : list) {
@@ -74,39 +77,56 @@ Support takes_pool(const NodeView& node) {
              : s;
 }
 
+template <typename T>
 std::unique_ptr<Kernel> plan_max(const NodeView& node, Scratch&) {
   const BlockedPool pool(node.attr<PoolAttrs>(), node.inputs[0].shape);
-  return make_kernel([pool](const KernelArgs& args) {
+  T least;
+  if constexpr (std::is_same_v<T, float>) {
+    least = -std::numeric_limits<float>::infinity();
+  } else {
+    least = kBf16NegativeInfinity;
+  }
+  return make_kernel([=](const KernelArgs& args) {
     pool.for_each_plane([&](int64_t p) {
-      const float* x = args.input<float>(0) + p * pool.in();
-      float* y = args.output<float>(0) + p * pool.out();
+      const T* x = args.input<T>(0) + p * pool.in();
+      T* y = args.output<T>(0) + p * pool.out();
       pool.for_each_panel([&](int64_t o, int64_t low, int64_t outputs) {
-        float* best = y + (o * pool.w.out + low) * kBlockChannels;
-        std::fill_n(best, outputs * kBlockChannels, -std::numeric_limits<float>::infinity());
+        T* best = y + (o * pool.w.out + low) * kBlockChannels;
+        std::fill_n(best, outputs * kBlockChannels, least);
         pool.for_each_tap(
             o, low, outputs, [&](int64_t, int64_t cell, int64_t first, int64_t count) {
-              block_ops().max(x + cell, pool.w.stride, best + first * kBlockChannels, count);
+              block_ops<T>().max(x + cell, pool.w.stride, best + first * kBlockChannels, count);
             });
       });
     });
   });
 }
 
-std::unique_ptr<Kernel> plan_max_grad(const NodeView& node, Scratch&) {
+template <typename T>
+std::unique_ptr<Kernel> plan_max_grad(const NodeView& node, Scratch& scratch) {
   const BlockedPool pool(node.attr<PoolAttrs>(), node.inputs[1].shape);
-  return make_kernel([pool](const KernelArgs& args) {
-    const BlockOps& ops = block_ops();
+  // Sums of a plane that are kept as bfloat16 in the end.
+  constexpr bool kNarrow = !std::is_same_v<T, float>;
+  const size_t planes =
+      kNarrow ? book(scratch, sizeof(float) * static_cast<size_t>(pool.in() * cpu_threads())) : 0;
+  return make_kernel([=](const KernelArgs& args) {
+    const BlockOps<T>& ops = block_ops<T>();
     pool.for_each_plane([&](int64_t p) {
-      const float* dy = args.input<float>(0) + p * pool.out();
-      const float* x = args.input<float>(1) + p * pool.in();
-      float* dx = args.output<float>(0) + p * pool.in();
+      const T* dy = args.input<T>(0) + p * pool.out();
+      const T* x = args.input<T>(1) + p * pool.in();
+      float* dx;
+      if constexpr (kNarrow) {
+        dx = scratch_at<float>(args, planes) + omp_get_thread_num() * pool.in();
+      } else {
+        dx = args.output<float>(0) + p * pool.in();
+      }
       std::fill_n(dx, pool.in(), 0.0f);
       pool.for_each_panel([&](int64_t o, int64_t low, int64_t outputs) {
         alignas(64) float best[kPanel * kBlockChannels];
         alignas(64) int32_t at[kPanel * kBlockChannels];
         std::fill_n(best, outputs * kBlockChannels, -std::numeric_limits<float>::infinity());
         std::fill_n(at, outputs * kBlockChannels, -1);
-        const float* panel = dy + (o * pool.w.out + low) * kBlockChannels;
+        const T* panel = dy + (o * pool.w.out + low) * kBlockChannels;
         pool.for_each_tap(
             o, low, outputs, [&](int64_t tap, int64_t cell, int64_t first, int64_t count) {
               ops.arg_max(x + cell, pool.w.stride, static_cast<int32_t>(tap),
@@ -118,13 +138,16 @@ std::unique_ptr<Kernel> plan_max_grad(const NodeView& node, Scratch&) {
                                         static_cast<int32_t>(tap), pool.w.stride, dx + cell, count);
                           });
       });
+      if constexpr (kNarrow) to_bf16(dx, args.output<T>(0) + p * pool.in(), pool.in());
     });
   });
 }
 
 constexpr KernelRow kRows[] = {
-    {Op::kMaxPool, "cpu.pool_blocked", takes_pool, plan_max, false, true},
-    {Op::kMaxPoolGrad, "cpu.pool_blocked", takes_pool, plan_max_grad, false, true},
+    {Op::kMaxPool, "cpu.pool_blocked", takes_pool,
+     plan_by_type<plan_max<float>, plan_max<uint16_t>>, false, true, true},
+    {Op::kMaxPoolGrad, "cpu.pool_blocked", takes_pool,
+     plan_by_type<plan_max_grad<float>, plan_max_grad<uint16_t>>, false, true, true},
 };
 
 }  // namespace
