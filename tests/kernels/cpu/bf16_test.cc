@@ -214,6 +214,50 @@ TEST_CASE("bf16: convolutions by the tile unit") {
   }
 }
 
+TEST_CASE("bf16: first layers by the tile unit") {
+  if (no_products()) return;
+  struct Row {
+    Shape x;
+    int64_t filters, kernel, stride, dilation, pad;
+  };
+  for (const Row& r : {Row{{2, 3, 30, 33}, 20, 7, 2, 1, 3}, Row{{3, 3, 17, 16}, 32, 3, 1, 1, 1},
+                       Row{{2, 4, 20, 9}, 16, 5, 3, 2, 4}, Row{{1, 2, 9, 9}, 17, 4, 1, 1, 0}}) {
+    const auto dim = [&](int64_t n) {
+      return (n + 2 * r.pad - (r.kernel - 1) * r.dilation - 1) / r.stride + 1;
+    };
+    const Shape w = {r.filters, r.x[1], r.kernel, r.kernel},
+                y = {r.x[0], r.filters, dim(r.x[2]), dim(r.x[3])};
+    ConvAttrs attrs;
+    attrs.strides = {r.stride, r.stride};
+    attrs.dilations = {r.dilation, r.dilation};
+    attrs.pads_begin = attrs.pads_end = {r.pad, r.pad};
+    ConvAttrs relu = attrs, weight = attrs;
+    relu.relu = true;
+    weight.shape = w;
+    for (const RowCase& c : {RowCase{Op::kConv, {r.x, w}, attrs, 0, 1, 3, 1},
+                             RowCase{Op::kConv, {r.x, w, Shape{r.filters}}, relu, 0, 1, 3, 0},
+                             RowCase{Op::kConvWeightGrad, {r.x, y}, weight, 2, 0, 3, 0}}) {
+      const auto reasons = refusals(c);
+      if (std::find(reasons.begin(), reasons.end(), "") != reasons.end()) {
+        check_rows(c, kClose);
+      } else {
+        CHECK(std::find(reasons.begin(), reasons.end(),
+                        "this processor has no tile unit (AMX-BF16)") != reasons.end());
+      }
+    }
+  }
+}
+
+TEST_CASE("bf16: sums of blocks") {
+  for (const Op op : {Op::kAdd, Op::kMul}) {
+    check_mixtures({op, {Shape{3, 7000}, Shape{3, 7000}}}, 2, 1);
+    check_both_types({op, {Shape{2, 32, 5, 7}, Shape{2, 32, 5, 7}}, NoAttrs{}, 3, 1}, kClose);
+  }
+  RowCase broadcast{Op::kAdd, {Shape{4, 8}, Shape{8}}};
+  broadcast.bf16_inputs = 1;
+  CHECK(refusals(broadcast) == std::vector<std::string>{"broadcasts no bfloat16"});
+}
+
 TEST_CASE("bf16: activations") {
   for (const Shape& shape : {Shape{7}, Shape{3, 5000}}) {
     for (bool tanh : {false, true}) {

@@ -58,11 +58,12 @@ TEST_CASE("BatchNorm on blocks, with residual and activation") {
     for (double shift : {0.0, 30.0}) {
       const Operand x(shape, shift - 2, shift + 2);
       for (const Activation a : {Activation::kNone, Activation::kRelu, Activation::kClip}) {
-        check_rows({Op::kBatchNorm, {x, channels, channels}, activated(a), 0b1, 0b1},
-                   {3e-5, false});
+        check_both_types({Op::kBatchNorm, {x, channels, channels}, activated(a), 0b1, 0b1},
+                         {3e-5, false});
         if (a == Activation::kClip) continue;
-        check_rows({Op::kBatchNorm, {x, channels, channels, shape}, activated(a), 0b1001, 0b1},
-                   {3e-5, false});
+        check_both_types(
+            {Op::kBatchNorm, {x, channels, channels, shape}, activated(a), 0b1001, 0b1},
+            {3e-5, false});
       }
     }
   }
@@ -72,26 +73,26 @@ TEST_CASE("BatchNormGrad on blocks, with residual and activation") {
   for (const Shape& shape : kShapes) {
     const Shape channels = {shape[1]};
     const Operand variance(channels, 0.2, 2);
-    check_rows({Op::kBatchNormGrad,
-                {shape, shape, channels, channels, variance},
-                activated(Activation::kNone),
-                0b11,
-                0b1},
-               kClose);
+    check_both_types({Op::kBatchNormGrad,
+                      {shape, shape, channels, channels, variance},
+                      activated(Activation::kNone),
+                      0b11,
+                      0b1},
+                     kClose);
     for (const Activation a : {Activation::kRelu, Activation::kClip}) {
-      check_rows({Op::kBatchNormGrad,
-                  {shape, shape, channels, channels, variance, channels},
-                  activated(a),
-                  0b11,
-                  0b1},
-                 kClose);
+      check_both_types({Op::kBatchNormGrad,
+                        {shape, shape, channels, channels, variance, channels},
+                        activated(a),
+                        0b11,
+                        0b1},
+                       kClose);
     }
-    check_rows({Op::kBatchNormGrad,
-                {shape, shape, channels, channels, variance, shape},
-                activated(Activation::kRelu),
-                0b100011,
-                0b1001},
-               kClose);
+    check_both_types({Op::kBatchNormGrad,
+                      {shape, shape, channels, channels, variance, shape},
+                      activated(Activation::kRelu),
+                      0b100011,
+                      0b1001},
+                     kClose);
   }
 }
 
@@ -151,10 +152,10 @@ TEST_CASE("MaxPool and its gradient on blocks") {
     for (int64_t i = 0; i < x.size(); ++i) {
       x.data<float>()[static_cast<size_t>(i)] = i % 97 == 0 ? kNaN : static_cast<float>(i * 7 % 5);
     }
-    check_rows({Op::kMaxPool, {Operand(x)}, attrs, 0b1, 0b1}, kExact);
-    check_rows({Op::kMaxPool, {shape}, attrs, 0b1, 0b1}, kExact);
-    check_rows({Op::kMaxPoolGrad, {out, Operand(x)}, attrs, 0b11, 0b1}, kTight);
-    check_rows({Op::kMaxPoolGrad, {out, shape}, attrs, 0b11, 0b1}, kTight);
+    check_both_types({Op::kMaxPool, {Operand(x)}, attrs, 0b1, 0b1}, kExact);
+    check_both_types({Op::kMaxPool, {shape}, attrs, 0b1, 0b1}, kExact);
+    check_both_types({Op::kMaxPoolGrad, {out, Operand(x)}, attrs, 0b11, 0b1}, kTight);
+    check_both_types({Op::kMaxPoolGrad, {out, shape}, attrs, 0b11, 0b1}, kTight);
   }
 }
 

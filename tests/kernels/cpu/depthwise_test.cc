@@ -51,9 +51,12 @@ const std::vector<DepthwiseCase> kCases = {
 
 TEST_CASE("depthwise convolutions on blocks") {
   for (const DepthwiseCase& c : kCases) {
-    check_rows({Op::kConv, {c.x, c.w()}, c.attrs({}), 0b1, 0b1}, kClose);
-    check_rows({Op::kConvDataGrad, {c.y(), c.w()}, c.attrs(c.x), 0b1, 0b1}, kClose);
-    check_rows({Op::kConvWeightGrad, {c.x, c.y()}, c.attrs(c.w()), 0b11, 0}, kClose);
+    check_both_types({Op::kConv, {c.x, c.w()}, c.attrs({}), 0b1, 0b1}, kClose);
+    check_both_types({Op::kConvDataGrad, {c.y(), c.w()}, c.attrs(c.x), 0b1, 0b1}, kClose);
+    check_both_types({Op::kConvWeightGrad, {c.x, c.y()}, c.attrs(c.w()), 0b11, 0}, kClose);
+    // As convolutions come: the weights are bfloat16 too.
+    check_rows({Op::kConv, {c.x, c.w()}, c.attrs({}), 0b1, 0b1, 0b11, 0b1}, kClose);
+    check_rows({Op::kConvDataGrad, {c.y(), c.w()}, c.attrs(c.x), 0b1, 0b1, 0b11, 0b1}, kClose);
   }
 }
 
@@ -123,9 +126,9 @@ TEST_CASE("BatchNorm inside a depthwise convolution, and the gradient of both") 
     for (const Activation a : {Activation::kNone, Activation::kRelu, Activation::kClip}) {
       const bool clip = a == Activation::kClip;
       const NormConvAttrs attrs({1, 1e-3, a, clip ? -0.5 : 0, clip ? 0.8 : 0}, c.attrs({}));
-      check_rows({Op::kNormConv, {Operand(s.x), channels, channels, c.w()}, attrs, 0b1, 0b1},
-                 {3e-5, false});
-      check_rows(
+      check_both_types({Op::kNormConv, {Operand(s.x), channels, channels, c.w()}, attrs, 0b1, 0b1},
+                       {3e-5, false});
+      check_both_types(
           {Op::kNormConvGrad,
            {c.y(), Operand(s.x), channels, channels, Operand(s.mean), Operand(s.variance), c.w()},
            attrs,

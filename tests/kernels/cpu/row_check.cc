@@ -251,6 +251,13 @@ void check_rows(const RowCase& c, Tolerance tolerance) {
   CHECK(taken > 0);
 }
 
+void check_both_types(RowCase c, Tolerance tolerance) {
+  check_rows(c, tolerance);
+  c.bf16_inputs |= c.blocked_inputs;
+  c.bf16_outputs |= c.blocked_outputs;
+  check_rows(c, tolerance);
+}
+
 std::vector<Tensor> run_first_row(const RowCase& c) {
   const TestNode node(c);
   for (const KernelRow& row : cpu_kernels()) {

@@ -51,6 +51,8 @@ inline constexpr Tolerance kTight{1e-6, true};
 /// outputs and scratch, leave their inputs alone, and give the same bits in place, where they allow
 /// it, and on one thread.
 void check_rows(const RowCase& c, Tolerance tolerance);
+/// The same with the blocked operands as float32 and as bfloat16.
+void check_both_types(RowCase c, Tolerance tolerance);
 
 /// Outputs of the first CPU row that takes the node.
 std::vector<Tensor> run_first_row(const RowCase& c);
