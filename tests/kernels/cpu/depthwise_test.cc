@@ -87,7 +87,7 @@ TEST_CASE("what depthwise rows refuse") {
   refuses(padded, padded.attrs({}), padded.w(), 1, "takes pads smaller than the filter");
 }
 
-/// x, and the mean and variance of its channels.
+/// x, in values that bfloat16 has too, and the mean and variance of its channels.
 struct Statistics {
   Tensor x, mean, variance;
 
@@ -99,6 +99,7 @@ struct Statistics {
     for (float& v : x.data<float>()) {
       v = std::uniform_real_distribution<float>(-1.0f, 2.0f)(random);
     }
+    x = x.to(DType::kBFloat16).to(DType::kFloat32);
     const int64_t pixels = shape[2] * shape[3];
     const auto value = [&](int64_t n, int64_t c, int64_t p) -> double {
       return x.data<float>()[static_cast<size_t>((n * shape[1] + c) * pixels + p)];
