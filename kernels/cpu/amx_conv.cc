@@ -234,13 +234,14 @@ void sum_taps(const char* x, const int64_t* offsets, int64_t taps, int64_t depth
   amx::store_sums<kTwoA, kTwoB>(out);
 }
 
-/// Sums over all positions of `images` images of the products of two strips of channels.
+/// Sums over all positions of `windows` windows of the products of two strips of channels.
 template <bool kTwoA, bool kTwoB>
-void sum_positions(const uint32_t* a, int64_t a_strip, int64_t a_image, const uint32_t* b,
-                   int64_t b_strip, int64_t b_image, int64_t images, int64_t k_tiles, float* out) {
+void sum_positions(const uint32_t* a, int64_t a_strip, int64_t a_window, const uint32_t* b,
+                   int64_t b_strip, int64_t b_window, int64_t windows, int64_t k_tiles,
+                   float* out) {
   amx::clear_sums<kTwoA, kTwoB>();
-  for (int64_t n = 0; n < images; ++n) {
-    const uint32_t *pa = a + n * a_image, *pb = b + n * b_image;
+  for (int64_t n = 0; n < windows; ++n) {
+    const uint32_t *pa = a + n * a_window, *pb = b + n * b_window;
     for (int64_t k = 0; k < k_tiles; ++k, pa += kTile, pb += kTile) {
       amx::fetch(pa + kTile);
       if (kTwoA) amx::fetch(pa + a_strip + kTile);
@@ -437,24 +438,25 @@ struct AmxWeightGradRun {
   const AmxTaps& t;
   const uint16_t *x, *dy;
   float* dw;
-  uint32_t *xs, *dys;  // packed: [strip][image][plane][alignment][pair], [strip][image][tile]
+  uint32_t *xs, *dys;  // packed: [strip][window][plane][alignment][pair], [strip][window][tile]
 
   int64_t x_strips() const { return div_up(c.s_.channels, kLines); }
   int64_t dy_strips() const { return div_up(c.s_.filters, kLines); }
 
-  void pack_x(int64_t image, int64_t slot, int64_t strip, uint16_t* pixels) const {
+  void pack_x(int64_t window, int64_t slot, int64_t strip, uint16_t* pixels) const {
     const AmxConvShape& given = c.given_;
-    const int64_t rows = t.grid[0] + t.reach[0], filled = rows * t.pitch, wanted = 2 * c.pairs_ + 1;
-    uint32_t* to = xs + (strip * c.images_ + slot) * c.x_strip_;
+    const int64_t image = window / c.windows_, row = window % c.windows_ * c.rows_,
+                  rows = c.rows_ + t.reach[0], filled = rows * t.pitch, wanted = 2 * c.pairs_ + 1;
+    uint32_t* to = xs + (strip * c.round_ + slot) * c.x_strip_;
     const auto pixel = [&](int64_t i) {
       return _mm256_load_si256(reinterpret_cast<const __m256i*>(pixels + i * kChannels));
     };
     for (const Pair& phase : t.planes) {
       if (given.plain_x) {
         place_filter_rows(t, given, x + image * given.channels * given.x[0] * given.x[1],
-                          strip * kChannels, phase, 0, rows, kChannels, pixels);
+                          strip * kChannels, phase, row, rows, kChannels, pixels);
       } else {
-        place_rows(t, x + (image * x_strips() + strip) * t.in[0] * t.in[1] * kChannels, phase, 0,
+        place_rows(t, x + (image * x_strips() + strip) * t.in[0] * t.in[1] * kChannels, phase, row,
                    rows, kChannels, pixels);
       }
       clear_pixels(pixels, filled, wanted, kChannels);
@@ -466,14 +468,17 @@ struct AmxWeightGradRun {
     }
   }
 
-  void pack_dy(int64_t image, int64_t slot, int64_t strip) const {
+  void pack_dy(int64_t window, int64_t slot, int64_t strip) const {
+    const int64_t image = window / c.windows_, row = window % c.windows_ * c.rows_,
+                  rows = std::min(c.rows_, t.grid[0] - row);
     const uint16_t* block = dy + (image * dy_strips() + strip) * t.out[0] * t.out[1] * kChannels;
-    uint32_t* to = dys + (strip * c.images_ + slot) * c.k_tiles_ * kTile;
+    uint32_t* to = dys + (strip * c.round_ + slot) * c.k_tiles_ * kTile;
     // Positions between the rows of the grid count for nothing.
     const auto pixel = [&](int64_t q) {
       const int64_t u = q / t.pitch, v = q % t.pitch;
-      const bool inside = u < t.grid[0] && v < t.grid[1];
-      return _mm256_maskz_loadu_epi16(inside ? 0xFFFF : 0, block + (u * t.grid[1] + v) * kChannels);
+      const bool inside = u < rows && v < t.grid[1];
+      return _mm256_maskz_loadu_epi16(inside ? 0xFFFF : 0,
+                                      block + ((row + u) * t.grid[1] + v) * kChannels);
     };
     for (int64_t tile = 0; tile < c.k_tiles_; ++tile, to += kTile) {
       for (int64_t i = 0; i < 16; ++i) {
@@ -484,18 +489,18 @@ struct AmxWeightGradRun {
     }
   }
 
-  void multiply(int64_t dy_pair, int64_t x_pair, const AmxTaps::Tap& tap, int64_t images,
+  void multiply(int64_t dy_pair, int64_t x_pair, const AmxTaps::Tap& tap, int64_t windows,
                 float* sums) const {
     const int64_t offset = tap.shift[0] * t.pitch + tap.shift[1],
                   plane = c.pairs_ * 16 * (c.odd_ ? 2 : 1);
-    const uint32_t* b = xs + 2 * x_pair * c.images_ * c.x_strip_ + tap.plane * plane +
+    const uint32_t* b = xs + 2 * x_pair * c.round_ * c.x_strip_ + tap.plane * plane +
                         (offset % 2 * c.pairs_ + offset / 2) * 16;
-    const int64_t a_image = c.k_tiles_ * kTile;
-    const uint32_t* a = dys + 2 * dy_pair * c.images_ * a_image;
+    const int64_t a_window = c.k_tiles_ * kTile;
+    const uint32_t* a = dys + 2 * dy_pair * c.round_ * a_window;
     const bool two_a = 2 * dy_pair + 1 < dy_strips(), two_b = 2 * x_pair + 1 < x_strips();
     const auto sum = two_a ? (two_b ? sum_positions<true, true> : sum_positions<true, false>)
                            : (two_b ? sum_positions<false, true> : sum_positions<false, false>);
-    sum(a, c.images_ * a_image, a_image, b, c.images_ * c.x_strip_, c.x_strip_, images, c.k_tiles_,
+    sum(a, c.round_ * a_window, a_window, b, c.round_ * c.x_strip_, c.x_strip_, windows, c.k_tiles_,
         sums);
   }
 
@@ -524,15 +529,16 @@ struct AmxWeightGradRun {
     {
       amx::configure();
       char* own = threads + static_cast<size_t>(omp_get_thread_num()) * c.thread_bytes_;
-      for (int64_t image = 0; image < c.s_.batch; image += c.images_) {
-        const int64_t images = std::min(c.images_, c.s_.batch - image);
+      const int64_t windows = c.s_.batch * c.windows_;
+      for (int64_t window = 0; window < windows; window += c.round_) {
+        const int64_t count = std::min(c.round_, windows - window);
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < images * strips; ++i) {
-          const int64_t strip = i / images, slot = i % images;
+        for (int64_t i = 0; i < count * strips; ++i) {
+          const int64_t strip = i / count, slot = i % count;
           if (strip < x_strips()) {
-            pack_x(image + slot, slot, strip, reinterpret_cast<uint16_t*>(own));
+            pack_x(window + slot, slot, strip, reinterpret_cast<uint16_t*>(own));
           } else {
-            pack_dy(image + slot, slot, strip - x_strips());
+            pack_dy(window + slot, slot, strip - x_strips());
           }
         }
 #pragma omp for schedule(dynamic)
@@ -541,10 +547,10 @@ struct AmxWeightGradRun {
                         dy_pair = i / parts / x_pairs;
           auto* sums = reinterpret_cast<float*>(own);
           for (int64_t k = 0; k < c.item_taps_; ++k) {
-            multiply(dy_pair, x_pair, t.taps[static_cast<size_t>(first + k)], images,
+            multiply(dy_pair, x_pair, t.taps[static_cast<size_t>(first + k)], count,
                      sums + k * kBlock * kBlock);
           }
-          store(sums, dy_pair, x_pair, first, image > 0);
+          store(sums, dy_pair, x_pair, first, window > 0);
         }
       }
       _tile_release();
@@ -626,17 +632,23 @@ AmxConvWeightGrad::AmxConvWeightGrad(const AmxConvShape& shape)
     odd_ |= offset % 2 != 0;
     last = std::max(last, offset);
   }
-  k_tiles_ = div_up(positions(taps_, taps_.grid[0]), kDepth);
-  const int64_t rows = taps_.grid[0] + taps_.reach[0];
-  pairs_ = std::max(last / 2 + k_tiles_ * 16, div_up(rows * taps_.pitch, 2));
-  x_strip_ = std::ssize(taps_.planes) * (odd_ ? 2 : 1) * pairs_ * 16;
-  const int64_t x_strips = div_up(s_.channels, kLines), dy_strips = div_up(s_.filters, kLines),
-                image = 4 * (x_strips * x_strip_ + dy_strips * k_tiles_ * kTile);
-  images_ = std::clamp<int64_t>(kGradBytes / image, 1, s_.batch);
+  const int64_t x_strips = div_up(s_.channels, kLines), dy_strips = div_up(s_.filters, kLines);
+  int64_t window = 0;  // bytes
+  const auto divide = [&](int64_t windows) {
+    rows_ = div_up(taps_.grid[0], windows);
+    windows_ = div_up(taps_.grid[0], rows_);
+    k_tiles_ = div_up(positions(taps_, rows_), kDepth);
+    pairs_ = std::max(last / 2 + k_tiles_ * 16, div_up((rows_ + taps_.reach[0]) * taps_.pitch, 2));
+    x_strip_ = std::ssize(taps_.planes) * (odd_ ? 2 : 1) * pairs_ * 16;
+    window = 4 * (x_strips * x_strip_ + dy_strips * k_tiles_ * kTile);
+  };
+  divide(1);
+  if (window > kGradBytes) divide(std::min(div_up(window, kGradBytes), taps_.grid[0]));
+  round_ = std::clamp<int64_t>(kGradBytes / window, 1, s_.batch * windows_);
   const int64_t pairs = div_up(x_strips, 2) * div_up(dy_strips, 2), taps = filter_size(s_);
   item_taps_ = pairs >= 4 * threads_ ? taps : 1;
-  x_bytes_ = static_cast<size_t>(4 * images_ * x_strips * x_strip_);
-  dy_bytes_ = static_cast<size_t>(4 * images_ * dy_strips * k_tiles_ * kTile);
+  x_bytes_ = static_cast<size_t>(4 * round_ * x_strips * x_strip_);
+  dy_bytes_ = static_cast<size_t>(4 * round_ * dy_strips * k_tiles_ * kTile);
   const int64_t sums = 4 * item_taps_ * kBlock * kBlock, pixels = (2 * pairs_ + 2) * 32;
   thread_bytes_ = static_cast<size_t>(std::max(sums, round_up(pixels, 64)));
   if (s_.plain_x) turned_bytes_ = static_cast<size_t>(round_up(4 * weight_count(s_), 64));

@@ -86,10 +86,12 @@ class AmxConvWeightGrad {
   AmxConvShape given_, s_;
   AmxTaps taps_;
   bool odd_ = false;       // whether a tap starts at an odd pixel
-  int64_t k_tiles_ = 0;    // tiles of 32 positions of an image
+  int64_t windows_ = 1;    // of an image: those of large ones are packed one after another
+  int64_t rows_ = 0;       // of the grid in a window
+  int64_t k_tiles_ = 0;    // tiles of 32 positions of a window
   int64_t pairs_ = 0;      // pairs of pixels of a plane
-  int64_t x_strip_ = 0;    // dwords of 16 channels of an image
-  int64_t images_ = 0;     // that are packed together
+  int64_t x_strip_ = 0;    // dwords of 16 channels of a window
+  int64_t round_ = 0;      // windows that are packed together
   int64_t item_taps_ = 0;  // taps of an item of work: all or one
   size_t turned_bytes_ = 0, x_bytes_ = 0, dy_bytes_ = 0, thread_bytes_ = 0, scratch_ = 0;
   int threads_;
