@@ -4,47 +4,13 @@
 #ifndef TRAINRT_KERNELS_CPU_AMX_CONV_H_
 #define TRAINRT_KERNELS_CPU_AMX_CONV_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/amx_taps.h"
+
 namespace trainrt {
-
-/// y[n, f, i, j] = sum over c, a, b of w[f, c, a, b] x[n, c, i stride - pad + a dilation, …]; pairs
-/// are (rows, columns).
-struct AmxConvShape {
-  using Pair = std::array<int64_t, 2>;
-  int64_t batch, channels, filters;
-  Pair x, y, kernel, strides, dilations, pads;  // pads at the beginning
-  /// x is plain, and a row of a filter has up to kAmxRow values: a pixel of the operand is then
-  /// what such a row meets, and the filter is a column of them.
-  bool plain_x = false;
-};
-inline constexpr int64_t kAmxRow = 32;
-
-/// How a result's pixels come from the pixels of an operand. The operand lies in planes, one for
-/// each phase of its step: row j of a plane is row j * in_step + phase - origin of the image, or
-/// zeros. A group of results is a grid: its pixel (u, v) is pixel (u, v) * out_step + at of the
-/// image.
-struct AmxTaps {
-  using Pair = AmxConvShape::Pair;
-  struct Tap {
-    int64_t filter;  // place in the filter
-    int64_t plane;
-    Pair shift;  // from the result's place in the grid to the operand's in the plane
-  };
-  struct Group {
-    Pair at, size;
-    int64_t first, count;  // taps
-  };
-  Pair in, out;  // of the images
-  Pair in_step = {1, 1}, out_step = {1, 1}, origin = {0, 0}, grid = {0, 0}, reach = {0, 0};
-  int64_t pitch = 0;          // pixels of a plane's row
-  std::vector<Pair> planes;   // their phases
-  std::vector<Tap> taps;      // by group
-  std::vector<Group> groups;  // one, or one for each phase of out_step
-};
 
 /// Forward, or, unless x is plain, the gradient to it; for processors where cpu_has_amx(). The
 /// results do not depend on the number of threads. An infinity or NaN in w spreads to all results
@@ -63,6 +29,7 @@ class AmxConv {
   friend struct AmxConvRun;
   AmxConvShape given_, s_;  // s_: with rows as pixels when x is plain
   AmxTaps taps_;
+  std::vector<int64_t> offsets_;  // of the taps in a window, bytes
   bool data_grad_, out_bf16_, relu_;
   int64_t in_channels_, out_channels_, depths_, pairs_;
   int64_t windows_ = 0;  // of an image

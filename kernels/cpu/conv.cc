@@ -229,7 +229,7 @@ Support takes_conv(const NodeView& node) {
   // A 16x16 filter of 3 channels, ms of dW: 4.8 in bfloat16, 1.5 in float32.
   if (bf16 && w.shape[1] < 16) return Support::no("takes bfloat16 from 16 channels on");
   // 256@14 3x3 in bfloat16 on a processor with AMX, ms of the three passes: nChw16c 22 23 23, nhwc
-  // 2 2 4; float32 in nChw16c 13 9 10.
+  // 2 2 4; float32 in nChw16c 13 9 10. Rows before this one have tile kernels.
   if (bf16 && y.layout != Layout::kPlain && cpu_has_amx()) {
     return Support::no(
         "takes no bfloat16 in nChw16c: AMX wants nhwc, and without it float32 is faster");

@@ -20,21 +20,28 @@ constexpr uint16_t kBf16NegativeInfinity = 0xFF80;
 struct BlockedPool {
   int64_t planes;  // blocks of channels of all images
   PoolAxis h, w;
+  int64_t threads;
 
   BlockedPool(const PoolAttrs& a, const Shape& x)
       : planes(x[0] * ((x[1] + kBlockChannels - 1) / kBlockChannels)),
         h{x[2],           a.output[0],     a.kernel[0],  a.strides[0],
           a.dilations[0], a.pads_begin[0], a.pads_end[0]},
         w{x[3],           a.output[1],     a.kernel[1],  a.strides[1],
-          a.dilations[1], a.pads_begin[1], a.pads_end[1]} {}
+          a.dilations[1], a.pads_begin[1], a.pads_end[1]},
+        threads(std::clamp<int64_t>(
+            planes * (in() + out() * h.kernel * w.kernel / 2) / (kParallelElements / 2), 1,
+            cpu_threads())) {}
 
   int64_t in() const { return h.in * w.in * kBlockChannels; }
   int64_t out() const { return h.out * w.out * kBlockChannels; }
 
+  /// f(plane, thread)
   template <typename F>
   void for_each_plane(const F& f) const {
-    parallel_items(planes, in() + out() * h.kernel * w.kernel / 2, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) f(p);
+    parallel_ranges(threads, 1, [&](int64_t from, int64_t to) {
+      for (int64_t t = from; t < to; ++t) {
+        for (int64_t p = planes * t / threads; p < planes * (t + 1) / threads; ++p) f(p, t);
+      }
     });
   }
 
@@ -87,7 +94,7 @@ std::unique_ptr<Kernel> plan_max(const NodeView& node, Scratch&) {
     least = kBf16NegativeInfinity;
   }
   return make_kernel([=](const KernelArgs& args) {
-    pool.for_each_plane([&](int64_t p) {
+    pool.for_each_plane([&](int64_t p, int64_t) {
       const T* x = args.input<T>(0) + p * pool.in();
       T* y = args.output<T>(0) + p * pool.out();
       pool.for_each_panel([&](int64_t o, int64_t low, int64_t outputs) {
@@ -108,15 +115,16 @@ std::unique_ptr<Kernel> plan_max_grad(const NodeView& node, Scratch& scratch) {
   // Sums of a plane that are kept as bfloat16 in the end.
   constexpr bool kNarrow = !std::is_same_v<T, float>;
   const size_t planes =
-      kNarrow ? book(scratch, sizeof(float) * static_cast<size_t>(pool.in() * cpu_threads())) : 0;
+      kNarrow ? book(scratch, sizeof(float) * static_cast<size_t>(pool.in() * pool.threads)) : 0;
   return make_kernel([=](const KernelArgs& args) {
     const BlockOps<T>& ops = block_ops<T>();
-    pool.for_each_plane([&](int64_t p) {
+    pool.for_each_plane([&](int64_t p, int64_t thread) {
       const T* dy = args.input<T>(0) + p * pool.out();
       const T* x = args.input<T>(1) + p * pool.in();
+      [[maybe_unused]] const int64_t own = thread * pool.in();
       float* dx;
       if constexpr (kNarrow) {
-        dx = scratch_at<float>(args, planes) + omp_get_thread_num() * pool.in();
+        dx = scratch_at<float>(args, planes) + own;
       } else {
         dx = args.output<float>(0) + p * pool.in();
       }

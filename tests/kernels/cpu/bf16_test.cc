@@ -209,7 +209,7 @@ TEST_CASE("bf16: convolutions by the tile unit") {
       const auto has = [&](const char* reason) {
         return std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
       };
-      CHECK(has("") != has("this processor has no tile unit (AMX-BF16)"));
+      CHECK((has("") || has("this processor has no tile unit (AMX-BF16)")));
       if (has("")) check_rows(c, kClose);
     }
   }
