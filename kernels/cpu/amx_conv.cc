@@ -23,10 +23,6 @@ using amx::kTile;
 constexpr int64_t kWindowBytes = 512 << 10;   // a packed window stays in the second-level cache
 constexpr int64_t kSharedBytes = 2048 << 10;  // what all threads share
 
-__mmask32 first32(int64_t n) {
-  return n >= 32 ? 0xFFFFFFFFu : n <= 0 ? 0 : static_cast<__mmask32>((1u << n) - 1);
-}
-
 /// Element `column` of 16 lines, from pairs of neighbouring columns that a transposition left.
 __m512i low_column(const uint32_t* pairs, int64_t column) {
   const __m512i v = _mm512_load_si512(pairs + column / 2 * 16);
@@ -41,8 +37,9 @@ __m512i high_column(const uint32_t* pairs, int64_t column) {
 void load_columns(const uint16_t* x, int64_t line_stride, int64_t lines, int64_t columns,
                   uint32_t* pairs) {
   for (int64_t i = 0; i < kLines; ++i) {
-    _mm512_store_si512(pairs + 16 * i, _mm512_maskz_loadu_epi16(i < lines ? first32(columns) : 0,
-                                                                x + i * line_stride));
+    _mm512_store_si512(
+        pairs + 16 * i,
+        _mm512_maskz_loadu_epi16(i < lines ? amx::lanes(0, columns) : 0, x + i * line_stride));
   }
   amx::transpose(pairs);
 }
@@ -78,6 +75,13 @@ struct AmxConvRun {
   int64_t tap_count() const { return std::ssize(t.taps); }
   int64_t depth_bytes() const { return static_cast<int64_t>(c.window_bytes_) / c.depths_; }
 
+  /// Of the pair i of inner dims of a tap: its place in the filter, or -1, and the pair of
+  /// channels.
+  std::pair<int64_t, int64_t> pair_of(const AmxTaps::Tap& tap, int64_t i) const {
+    if (!c.joined_ || i < kDepth / 4) return {tap.filter, i};
+    return {tap.next, i - kDepth / 4};
+  }
+
   /// A strip of 16 results' channels by 32 of the operand's: y = x w, lines are filters.
   void pack_forward(int64_t strip, int64_t depth, uint32_t* to, uint32_t* buffer) const {
     const int64_t size = c.s_.filter_size(), line = c.s_.channels * size,
@@ -88,9 +92,12 @@ struct AmxConvRun {
     }
     for (const AmxTaps::Tap& tap : t.taps) {
       for (int64_t i = 0; i < kDepth / 2; ++i) {
-        const int64_t column = 2 * i * size + tap.filter;
-        _mm512_store_si512(to + 16 * i, _mm512_or_si512(low_column(buffer, column),
-                                                        high_column(buffer, column + size)));
+        const auto [place, pair] = pair_of(tap, i);
+        const int64_t column = 2 * pair * size + place;
+        _mm512_store_si512(to + 16 * i, place < 0
+                                            ? _mm512_setzero_si512()
+                                            : _mm512_or_si512(low_column(buffer, column),
+                                                              high_column(buffer, column + size)));
       }
       to += 2 * kTile;
     }
@@ -102,7 +109,7 @@ struct AmxConvRun {
                   lines = channels - strip * kLines, half = round_up(size, 32) / 2 * 16;
     for (int64_t i = 0; i < kDepth / 2; ++i) {
       for (int64_t k = 0; k < 2; ++k) {
-        const int64_t filter = depth * kDepth + 2 * i + k;
+        const int64_t filter = depth * kDepth + 2 * pair_of({}, i).second + k;
         const uint16_t* from = w + (filter * channels + strip * kLines) * size;
         const bool inside = filter < c.s_.filters;
         if (size == 1) {
@@ -116,10 +123,11 @@ struct AmxConvRun {
         }
       }
       for (int64_t tap = 0; tap < tap_count(); ++tap) {
-        const int64_t column = t.taps[static_cast<size_t>(tap)].filter;
-        _mm512_store_si512(
-            to + tap * 2 * kTile + 16 * i,
-            _mm512_or_si512(low_column(buffer, column), high_column(buffer + half, column)));
+        const int64_t column = pair_of(t.taps[static_cast<size_t>(tap)], i).first;
+        _mm512_store_si512(to + tap * 2 * kTile + 16 * i,
+                           column < 0 ? _mm512_setzero_si512()
+                                      : _mm512_or_si512(low_column(buffer, column),
+                                                        high_column(buffer + half, column)));
       }
     }
   }
@@ -136,11 +144,20 @@ struct AmxConvRun {
                   rows = c.rows_ + t.reach[0], plane_bytes = rows * t.pitch * 64;
     for (int64_t depth = 0; depth < c.depths_; ++depth) {
       for (const Pair& phase : t.planes) {
-        for (int64_t half = 0; half < 2; ++half) {
-          amx::place_block(t, c.given_, in, c.in_channels_, image, 2 * depth + half, phase, row,
-                           rows, kDepth, reinterpret_cast<uint16_t*>(to) + half * kChannels);
-        }
+        auto* pixels = reinterpret_cast<uint16_t*>(to);
         to += plane_bytes;
+        if (c.given_.plain_x) {
+          amx::place_windows<kDepth>(t, c.given_, amx::plain_image(c.given_, in, image), 0, phase,
+                                     row, rows, pixels);
+          continue;
+        }
+        for (int64_t half = 0; half < 2; ++half) {
+          const bool again = c.joined_ && half == 1;  // a pixel further right
+          amx::place_rows(
+              t, amx::blocked_image(t, in, c.in_channels_, image, again ? 0 : 2 * depth + half),
+              {phase[0], phase[1] + (again ? t.in_step[1] : 0)}, row, rows, kDepth,
+              pixels + half * kChannels);
+        }
       }
     }
   }
@@ -240,7 +257,7 @@ HWY_POP_ATTRIBUTES
 
 AmxConv::AmxConv(const AmxConvShape& shape, bool data_grad, bool out_bf16, bool relu)
     : given_(shape),
-      s_(rows_as_pixels(shape)),
+      s_(windows_as_pixels(shape)),
       taps_(data_grad ? data_grad_taps(s_) : forward_taps(s_)),
       data_grad_(data_grad),
       out_bf16_(out_bf16),
@@ -250,6 +267,8 @@ AmxConv::AmxConv(const AmxConvShape& shape, bool data_grad, bool out_bf16, bool 
       depths_(div_up(in_channels_, kDepth)),
       pairs_(div_up(out_channels_, kBlock)),
       threads_(cpu_threads()) {
+  if (in_channels_ <= kChannels) join_neighbours(taps_);
+  for (const AmxTaps::Tap& tap : taps_.taps) joined_ |= tap.next >= 0;
   const int64_t taps = std::ssize(taps_.taps), planes = std::ssize(taps_.planes),
                 rows = taps_.grid[0], row_bytes = depths_ * planes * taps_.pitch * 64;
   const int64_t weights = pairs_ * depths_ * taps * 2 * kTile * 4;
@@ -274,7 +293,8 @@ AmxConv::AmxConv(const AmxConvShape& shape, bool data_grad, bool out_bf16, bool 
   const auto slack = static_cast<size_t>(kBlock * 64);
   thread_bytes_ = static_cast<size_t>(4 * kBlock * kBlock) + buffer_bytes_ +
                   (shared ? 0 : window_bytes_ + slack);
-  if (s_.plain_x) turned_bytes_ = static_cast<size_t>(round_up(2 * s_.weights(), 64));
+  if (s_.plain_x && s_.kernel[0] > 1)
+    turned_bytes_ = static_cast<size_t>(round_up(2 * s_.weights(), 64));
   scratch_ = turned_bytes_ + weight_bytes_ + static_cast<size_t>(threads_) * thread_bytes_ +
              (shared ? static_cast<size_t>(round_) * window_bytes_ + slack : 0);
   const int64_t plane = (rows_ + taps_.reach[0]) * taps_.pitch;
@@ -285,7 +305,7 @@ AmxConv::AmxConv(const AmxConvShape& shape, bool data_grad, bool out_bf16, bool 
 
 void AmxConv::run(const uint16_t* in, const uint16_t* w, const float* bias, void* out,
                   void* scratch) const {
-  if (s_.plain_x) {
+  if (turned_bytes_ > 0) {
     auto* turned = static_cast<uint16_t*>(scratch);
     turn_weights(given_, false, w, turned);
     w = turned;

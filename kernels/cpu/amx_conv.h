@@ -27,10 +27,11 @@ class AmxConv {
 
  private:
   friend struct AmxConvRun;
-  AmxConvShape given_, s_;  // s_: with rows as pixels when x is plain
+  AmxConvShape given_, s_;  // s_: with windows as pixels when x is plain
   AmxTaps taps_;
   std::vector<int64_t> offsets_;  // of the taps in a window, bytes
   bool data_grad_, out_bf16_, relu_;
+  bool joined_ = false;  // pixels of 16 channels and the 16 of their right neighbours
   int64_t in_channels_, out_channels_, depths_, pairs_;
   int64_t windows_ = 0;  // of an image
   int64_t rows_ = 0;     // of the grid in a window
@@ -59,8 +60,10 @@ class AmxConvWeightGrad {
   int64_t pairs_ = 0;      // pairs of pixels of a plane
   int64_t x_strip_ = 0;    // dwords of 16 channels of a window
   int64_t round_ = 0;      // windows that are packed together
+  int64_t groups_ = 0;     // of windows, if a thread packs them and keeps sums for each; 0: no
   int64_t item_taps_ = 0;  // taps of an item of work: all or one
-  size_t turned_bytes_ = 0, x_bytes_ = 0, dy_bytes_ = 0, thread_bytes_ = 0, scratch_ = 0;
+  size_t turned_bytes_ = 0, x_bytes_ = 0, dy_bytes_ = 0, group_bytes_ = 0, buffer_bytes_ = 0,
+         thread_bytes_ = 0, scratch_ = 0;
   int threads_;
 };
 

@@ -8,6 +8,7 @@
 #if TRAINRT_AMX
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/cpu/amx_taps.h"
 #include "kernels/cpu/rows.h"
@@ -52,37 +53,108 @@ inline void place_rows(const AmxTaps& t, const uint16_t* block, const AmxConvSha
   }
 }
 
-/// The same of a plain image: what 16 values from `channel` on of a filter's row meet.
-inline void place_filter_rows(const AmxTaps& t, const AmxConvShape& s, const uint16_t* image,
-                              int64_t channel, const AmxConvShape::Pair& phase, int64_t first,
-                              int64_t rows, int64_t pixel, uint16_t* out) {
-  const int64_t step = s.strides[1], end = std::min(channel + kChannels, s.channels * s.kernel[1]);
-  for (int64_t j = 0; j < rows; ++j, out += t.pitch * pixel) {
-    clear_pixels(out, 0, t.pitch, pixel);
-    const int64_t h = (first + j) * t.in_step[0] + phase[0] - t.origin[0];
-    if (h < 0 || h >= s.x[0]) continue;
-    for (int64_t i = channel; i < end; ++i) {
-      const int64_t left = s.pads[1] - i / s.channels * s.dilations[1],
-                    from = left > 0 ? div_up(left, step) : 0,
-                    to = std::min(s.x[1] + left > 0 ? div_up(s.x[1] + left, step) : 0, t.grid[1]);
-      const uint16_t* x = image + (i % s.channels * s.x[0] + h) * s.x[1] - left;
-      for (int64_t v = from; v < to; ++v) out[v * pixel + i - channel] = x[v * step];
+/// Mask of the lanes [begin, end) of 32.
+inline __mmask32 lanes(int64_t begin, int64_t end) {
+  const auto below = [](int64_t n) {
+    return n >= 32 ? 0xFFFFFFFFu : n <= 0 ? 0 : static_cast<uint32_t>((1u << n) - 1);
+  };
+  return below(end) & ~below(begin);
+}
+
+/// What a row of a plain image gives to pixels (see windows_as_pixels).
+struct RowPiece {
+  const uint16_t* row;
+  __m512i index;  // of the lanes' values behind the window's begin
+  __mmask32 mask;
+};
+
+/// A row of pixels from the pieces, `kLanes` lanes each.
+template <int64_t kLanes, size_t kPieces>
+inline void place_pixels(const RowPiece* rows, const AmxConvShape& given, int64_t pixels,
+                         uint16_t* out) {
+  // Copies, for the compiler to know that the stores leave them alone.
+  std::array<RowPiece, kPieces> pieces;
+  std::copy_n(rows, kPieces, pieces.begin());
+  const int64_t step = given.strides[1], left = given.pads[1], width = given.x[1];
+  const auto place = [&](int64_t v, __mmask32 inside) {
+    __m512i pixel = _mm512_setzero_si512();
+#pragma GCC unroll 32
+    for (size_t k = 0; k < kPieces; ++k) {
+      const uint16_t* x = pieces[k].row + v * step - left;
+      pixel = _mm512_mask_permutexvar_epi16(pixel, pieces[k].mask, pieces[k].index,
+                                            _mm512_maskz_loadu_epi16(inside, x));
     }
+    if constexpr (kLanes == 32) {
+      _mm512_store_si512(out + v * kLanes, pixel);
+    } else {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + v * kLanes),
+                         _mm512_castsi512_si256(pixel));
+    }
+  };
+  const auto edge = [&](int64_t from, int64_t to) {
+    for (int64_t v = from; v < to; ++v) {
+      place(v, lanes(left - v * step, width + left - v * step));
+    }
+  };
+  // Pixels whose vectors lie within the row.
+  const int64_t from = std::min(div_up(left, step), pixels), room = width + left - 32,
+                to = std::clamp<int64_t>(room < 0 ? 0 : room / step + 1, from, pixels);
+  edge(0, from);
+  for (int64_t v = from; v < to; ++v) place(v, 0xFFFFFFFFu);
+  edge(to, pixels);
+}
+
+/// Pixels of a plain image: `kLanes` of their channels from `channel` on, for rows
+/// [first, first + rows) of the plane.
+template <int64_t kLanes>
+inline void place_windows(const AmxTaps& t, const AmxConvShape& given, const uint16_t* image,
+                          int64_t channel, const AmxConvShape::Pair& phase, int64_t first,
+                          int64_t rows, uint16_t* out) {
+  const int64_t columns = given.kernel[1], held = given.pixel_rows();
+  alignas(64) uint16_t index[32];
+  for (int64_t j = 0; j < rows; ++j, out += t.pitch * kLanes) {
+    std::array<RowPiece, kAmxDepth> pieces;
+    size_t count = 0;
+    for (int64_t c = 0; c < given.channels; ++c) {
+      for (int64_t a = 0; a < held; ++a) {
+        const int64_t at = (c * held + a) * columns - channel;
+        const int64_t h =
+            (first + j) * given.strides[0] + phase[0] - given.pads[0] + a * given.dilations[0];
+        const __mmask32 mask = lanes(at, at + columns) & lanes(0, kLanes);
+        if (h < 0 || h >= given.x[0] || mask == 0) continue;
+        for (int64_t b = std::max<int64_t>(at, 0); b < std::min(at + columns, kLanes); ++b) {
+          index[b] = static_cast<uint16_t>((b - at) * given.dilations[1]);
+        }
+        pieces[count++] = {image + (c * given.x[0] + h) * given.x[1],
+                           _mm512_maskz_loadu_epi16(mask, index), mask};
+      }
+    }
+    // Few pieces stay in registers; those without lanes give nothing.
+    const size_t least = count <= 1   ? 1
+                         : count <= 3 ? 3
+                         : count <= 5 ? 5
+                         : count <= 9 ? 9
+                                      : kAmxDepth;
+    std::fill(pieces.begin() + count, pieces.begin() + least,
+              RowPiece{image, _mm512_setzero_si512(), 0});
+    const auto place = least == 1   ? place_pixels<kLanes, 1>
+                       : least == 3 ? place_pixels<kLanes, 3>
+                       : least == 5 ? place_pixels<kLanes, 5>
+                       : least == 9 ? place_pixels<kLanes, 9>
+                                    : place_pixels<kLanes, kAmxDepth>;
+    place(pieces.data(), given, t.pitch, out);
   }
 }
 
-/// Rows of a plane of 16 channels of image `n`; zeros behind the last block. `given`: the shape as
-/// the caller has it.
-inline void place_block(const AmxTaps& t, const AmxConvShape& given, const uint16_t* in,
-                        int64_t channels, int64_t n, int64_t b, const AmxConvShape::Pair& phase,
-                        int64_t first, int64_t rows, int64_t pixel, uint16_t* out) {
-  if (given.plain_x) {
-    return place_filter_rows(t, given, in + n * given.channels * given.x[0] * given.x[1],
-                             b * kChannels, phase, first, rows, pixel, out);
-  }
+/// Image n of a plain x.
+inline const uint16_t* plain_image(const AmxConvShape& given, const uint16_t* x, int64_t n) {
+  return x + n * given.channels * given.x[0] * given.x[1];
+}
+/// Block b of 16 channels of image n in nChw16c; null behind the last one.
+inline const uint16_t* blocked_image(const AmxTaps& t, const uint16_t* x, int64_t channels,
+                                     int64_t n, int64_t b) {
   const int64_t blocks = div_up(channels, kChannels);
-  const uint16_t* block = in + (n * blocks + b) * t.in[0] * t.in[1] * kChannels;
-  place_rows(t, b < blocks ? block : nullptr, phase, first, rows, pixel, out);
+  return b < blocks ? x + (n * blocks + b) * t.in[0] * t.in[1] * kChannels : nullptr;
 }
 
 /// Threads of a pass that was planned for so many.

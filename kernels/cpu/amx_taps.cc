@@ -1,6 +1,8 @@
 #include "kernels/cpu/amx_taps.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "kernels/cpu/rows.h"
 
@@ -18,12 +20,17 @@ void finish(AmxTaps& t) {
 
 }  // namespace
 
-AmxConvShape rows_as_pixels(AmxConvShape s) {
+AmxConvShape windows_as_pixels(AmxConvShape s) {
   if (!s.plain_x) return s;
-  s.channels *= s.kernel[1];
-  s.x[1] = s.y[1];
-  s.kernel[1] = s.strides[1] = s.dilations[1] = 1;
-  s.pads[1] = 0;
+  const int64_t rows = s.pixel_rows();
+  s.channels *= rows * s.kernel[1];
+  const auto whole = [&](size_t d) {
+    s.x[d] = s.y[d];
+    s.kernel[d] = s.strides[d] = s.dilations[d] = 1;
+    s.pads[d] = 0;
+  };
+  if (rows == s.kernel[0]) whole(0);
+  whole(1);
   return s;
 }
 
@@ -87,6 +94,28 @@ AmxTaps data_grad_taps(const AmxConvShape& s) {
   t.origin = {-least[0], -least[1]};
   finish(t);
   return t;
+}
+
+void join_neighbours(AmxTaps& t) {
+  std::vector<AmxTaps::Tap> joined;
+  for (AmxTaps::Group& g : t.groups) {
+    std::vector<AmxTaps::Tap> taps(t.taps.begin() + g.first, t.taps.begin() + g.first + g.count);
+    std::sort(taps.begin(), taps.end(), [](const AmxTaps::Tap& a, const AmxTaps::Tap& b) {
+      return std::tie(a.plane, a.shift) < std::tie(b.plane, b.shift);
+    });
+    g.first = std::ssize(joined);
+    for (const AmxTaps::Tap& tap : taps) {
+      AmxTaps::Tap* last = std::ssize(joined) == g.first ? nullptr : &joined.back();
+      if (last != nullptr && last->next < 0 && last->plane == tap.plane &&
+          last->shift[0] == tap.shift[0] && last->shift[1] + 1 == tap.shift[1]) {
+        last->next = tap.filter;
+      } else {
+        joined.push_back(tap);
+      }
+    }
+    g.count = std::ssize(joined) - g.first;
+  }
+  t.taps = std::move(joined);
 }
 
 }  // namespace trainrt

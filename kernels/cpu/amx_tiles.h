@@ -93,6 +93,15 @@ inline void clear_sums() {
   if (kTwoA && kTwoB) _tile_zero(3);
 }
 
+/// The sums of out[32][32] so far.
+template <bool kTwoA, bool kTwoB>
+inline void load_sums(const float* out) {
+  _tile_loadd(0, out, 4 * kBlock);
+  if (kTwoB) _tile_loadd(1, out + kLines, 4 * kBlock);
+  if (kTwoA) _tile_loadd(2, out + kLines * kBlock, 4 * kBlock);
+  if (kTwoA && kTwoB) _tile_loadd(3, out + kLines * kBlock + kLines, 4 * kBlock);
+}
+
 /// Adds the products of a tile of each strip.
 template <bool kTwoA, bool kTwoB>
 inline void add_products(const void* a, const void* a1, const void* b, const void* b1) {

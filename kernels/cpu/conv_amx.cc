@@ -40,9 +40,12 @@ Support takes_amx_conv(const NodeView& node) {
   if (!cpu_has_amx()) return Support::no("this processor has no tile unit (AMX-BF16)");
   const auto [x, w, y] = conv_operands(node);
   if (y.layout != Layout::kNChw16c) return Support::no("takes activations in nChw16c");
-  if (x.layout == Layout::kPlain &&
-      (node.op == Op::kConvDataGrad || x.shape[1] * w.shape[3] > kAmxRow)) {
-    return Support::no("takes a plain x if a row of a filter has up to 32 values, and gives none");
+  const int64_t columns = (w.shape[3] - 1) * node.attr<ConvAttrs>().dilations[1] + 1;
+  if (x.layout == Layout::kPlain && (node.op == Op::kConvDataGrad || columns > kAmxDepth ||
+                                     x.shape[1] * w.shape[3] > kAmxDepth)) {
+    return Support::no(
+        "takes a plain x if a row of a filter has up to 32 values from as many columns, and gives "
+        "none");
   }
   if (node.attr<ConvAttrs>().group != 1) return Support::no("takes one group");
   const bool empty = x.size() == 0 || y.size() == 0 || w.size() == 0;
