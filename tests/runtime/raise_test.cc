@@ -341,5 +341,60 @@ TEST_CASE("raise: BatchNorm keeps to itself where its result is read elsewhere")
       {"BatchNorm", "Clip"});
 }
 
+TEST_CASE("raise: an embedding straight into a product becomes a table") {
+  // 12 ids: from 6 rows down the product of all rows pays.
+  const auto build = [](Case& c, int64_t rows, int64_t inner, bool moved, bool read) {
+    const Var e = c.input("e", {rows, inner}), w = c.input("w", {5, inner}),
+              bias = c.input("b", {5});
+    const Var ids =
+        c.b.constant(Tensor::from<int64_t>({0, 5, 2, 1, 1, 4, -1, 0, 3, 2, 2, -6}, {3, 4}));
+    Var x = c.b.add(Op::kGather, {e, ids}, AxisAttrs{0});
+    if (moved) {
+      x = c.b.add(Op::kTranspose, {x}, PermAttrs{{1, 0, 2}});
+      x = c.b.add(Op::kReshape, {x}, ShapeAttrs{{12, inner}});
+    }
+    const Var product = c.b.add(Op::kMatMul, {x, w}, MatMulAttrs{false, true});
+    if (read) c.graph.add_output("product", product.id());
+    c.result(c.b.add(Op::kAdd, {bias, product}));
+  };
+  const Ops table = {"Add", "Gather", "MatMul"};
+  for (const bool moved : {false, true}) {
+    const Graph g = check_raised([&](Case& c) { build(c, 6, 32, moved, false); }, table);
+    // All of it happens to the table.
+    for (const Node& node : g.nodes()) {
+      if (node.op == Op::kAdd) CHECK(g.type(node.outputs[0]).shape == Shape{6, 5});
+    }
+    const Graph left = check_raised([&](Case& c) { build(c, 6, 32, moved, true); }, table);
+    for (const Node& node : left.nodes()) {
+      if (node.op == Op::kMatMul) CHECK(left.type(node.outputs[0]).shape == Shape{6, 5});
+      if (node.op == Op::kAdd) CHECK(left.type(node.outputs[0]).size() == 60);
+    }
+  }
+  const Ops as_it_was = {"Add", "Gather", "MatMul", "Reshape", "Transpose"};
+  check_raised([&](Case& c) { build(c, 7, 32, true, false); }, as_it_was);
+  check_raised([&](Case& c) { build(c, 6, 31, true, false); }, as_it_was);
+}
+
+TEST_CASE("raise: no table where rows are not moved as wholes") {
+  check_raised(
+      [](Case& c) {
+        const Var e = c.input("e", {3, 64}), w = c.input("w", {32, 5});
+        const Var ids = c.b.constant(Tensor::from<int64_t>({0, 1, 2, 1, 1, 0}, {6}));
+        const Var x = c.b.add(Op::kGather, {e, ids}, AxisAttrs{0});
+        c.result(c.b.add(Op::kMatMul, {c.b.add(Op::kReshape, {x}, ShapeAttrs{{12, 32}}), w},
+                         MatMulAttrs{}));
+      },
+      {"Gather", "MatMul", "Reshape"});
+  check_raised(
+      [](Case& c) {
+        const Var e = c.input("e", {32, 3}), w = c.input("w", {32, 5});
+        const Var ids = c.b.constant(Tensor::from<int64_t>({0, 1, 2, 1, 1, 0}, {6}));
+        const Var x = c.b.add(Op::kGather, {e, ids}, AxisAttrs{1});
+        c.result(c.b.add(Op::kMatMul, {c.b.add(Op::kTranspose, {x}, PermAttrs{{1, 0}}), w},
+                         MatMulAttrs{}));
+      },
+      {"Gather", "MatMul"});
+}
+
 }  // namespace
 }  // namespace trainrt
