@@ -93,6 +93,7 @@ class StepBuilder {
 
   void fuse_nodes() {
     Pipeline pipeline;
+    pipeline.add(make_pool_grad_pass());
     pipeline.add(make_epilogue_pass());
     pipeline.add(make_dead_code_pass());
     pipeline.run(graph());

@@ -21,13 +21,18 @@ std::unique_ptr<Pass> make_fold_pass(Evaluator evaluator);
 /// Algebraic identities: x+0, x*1, x/1, double transposes and reshapes, identity slices, casts to
 /// the same type, transposes into MatMul's flags, … Never changes a result's value beyond -0 / +0.
 std::unique_ptr<Pass> make_simplify_pass(Evaluator evaluator);
-/// Replaces groups of nodes that exporters write for GELU, SiLU, norms, softmax and attention by the
-/// op, where nothing else reads what lies between. Never changes values beyond rounding.
+/// Replaces groups of nodes that exporters write for GELU, SiLU, norms, softmax and attention by
+/// the op, where nothing else reads what lies between. Never changes values beyond rounding.
 std::unique_ptr<Pass> make_raise_pass(Evaluator evaluator);
 
-/// Puts a residual sum, ReLU or Clip that follows a BatchNorm into its node, where nobody else reads
-/// what lies between. Before differentiation, so that the gradient is one node too.
+/// Puts a residual sum, ReLU or Clip that follows a BatchNorm into its node, where nobody else
+/// reads what lies between. Before differentiation, so that the gradient is one node too.
 std::unique_ptr<Pass> make_raise_batch_norm_pass();
+
+/// Gradients of ReLUs before a max-pool, and sums over images (gradients of biases), read the
+/// pooled gradient instead of the one that the pool spreads over the image. Changes the sums'
+/// rounding only. For graphs that are differentiated already.
+std::unique_ptr<Pass> make_pool_grad_pass();
 
 /// Bias additions and ReLUs go into the MatMul or Conv before them, where nobody else reads what
 /// lies between. For graphs that are differentiated already.
