@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/graph_copy.h"
 #include "graph/infer.h"
 
 namespace trainrt {
@@ -67,38 +68,34 @@ Activations activations(const Graph& graph, const Node& node) {
 
 class LayoutPass {
  public:
-  LayoutPass(const Graph& graph, const RowTable& rows) : graph_(graph), rows_(rows) {}
+  LayoutPass(const Graph& graph, const RowTable& rows)
+      : graph_(graph), rows_(rows), copy_(graph), other_(at(graph.value_count())) {}
 
   Graph run() {
-    for (const SourceRef& source : graph_.sources()) fresh_.add_source(source);
-    mapped_.resize(at(graph_.value_count()));
     for (const Node& node : graph_.nodes()) place(node);
+    std::vector<ValueId> outputs;
     for (const Output& o : graph_.outputs()) {
-      fresh_.add_output(o.name, in_layout(o.value, Layout::kPlain, graph_.producer(o.value)),
-                        o.role);
+      outputs.push_back(in_layout(o.value, Layout::kPlain, graph_.producer(o.value)));
     }
-    return std::move(fresh_);
+    return copy_.finish(outputs);
   }
 
  private:
-  /// A value in the layout it was made in, and its copy in the other one.
-  struct Mapped {
-    ValueId own, other;
-  };
-
-  Layout layout(ValueId old) const { return fresh_.type(mapped_[at(old.index)].own).layout; }
+  Layout layout(ValueId old) const { return copy_.graph().type(copy_.mapped(old)).layout; }
 
   ValueId in_layout(ValueId old, Layout wanted, const Node& reader) {
-    Mapped& m = mapped_[at(old.index)];
-    if (fresh_.type(m.own).layout == wanted) return m.own;
-    if (!m.other || fresh_.producer(m.other).section > reader.section) {
-      TensorType type = fresh_.type(m.own);
+    Graph& fresh = copy_.graph();
+    const ValueId own = copy_.mapped(old);
+    if (fresh.type(own).layout == wanted) return own;
+    ValueId& other = other_[at(old.index)];
+    if (!other || fresh.producer(other).section > reader.section) {
+      TensorType type = fresh.type(own);
       type.layout = wanted;
-      const NodeId id = fresh_.add_node(Op::kReorder, {m.own}, LayoutAttrs{wanted}, {type},
-                                        reader.section, reader.source);
-      m.other = fresh_.node(id).outputs[0];
+      const NodeId id = fresh.add_node(Op::kReorder, {own}, LayoutAttrs{wanted}, {type},
+                                       reader.section, reader.source);
+      other = fresh.node(id).outputs[0];
     }
-    return m.other;
+    return other;
   }
 
   struct Types {
@@ -141,24 +138,18 @@ class LayoutPass {
   }
 
   void place(const Node& node) {
-    const Types types = choose(node);
-    std::vector<ValueId> inputs;
+    Types types = choose(node);
+    Node made = node;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      inputs.push_back(in_layout(node.inputs[i], types.inputs[i].layout, node));
+      made.inputs[i] = in_layout(node.inputs[i], types.inputs[i].layout, node);
     }
-    const NodeId id = fresh_.add_node(node.op, std::move(inputs), node.attrs, types.outputs,
-                                      node.section, node.source);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const ValueId made = fresh_.node(id).outputs[i];
-      mapped_[at(node.outputs[i].index)].own = made;
-      fresh_.value(made).name = graph_.value(node.outputs[i]).name;
-    }
+    copy_.place(std::move(made), std::move(types.outputs));
   }
 
   const Graph& graph_;
   const RowTable& rows_;
-  Graph fresh_;
-  std::vector<Mapped> mapped_;
+  GraphCopy copy_;              // each value in the layout it is made in
+  std::vector<ValueId> other_;  // by ValueId of the old graph: its copy in the other layout
 };
 
 }  // namespace

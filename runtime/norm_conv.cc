@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "graph/graph_copy.h"
+
 namespace trainrt {
 namespace {
 
@@ -37,32 +39,13 @@ class NormConvPass {
   }
 
   Graph rebuild() {
-    Graph fresh;
-    for (const SourceRef& source : graph_.sources()) fresh.add_source(source);
-    std::vector<ValueId> mapped(at(graph_.value_count()));
-    const auto add = [&](const Node& place, Op op, const Attrs& attrs,
-                         const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs) {
-      std::vector<ValueId> in;
-      std::vector<TensorType> types;
-      for (ValueId v : inputs) in.push_back(mapped[at(v.index)]);
-      for (ValueId v : outputs) types.push_back(graph_.type(v));
-      const NodeId id =
-          fresh.add_node(op, std::move(in), attrs, std::move(types), place.section, place.source);
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        const ValueId made = fresh.node(id).outputs[i];
-        mapped[at(outputs[i].index)] = made;
-        fresh.value(made).name = graph_.value(outputs[i]).name;
-      }
-    };
-    const auto copy = [&](const Node& node) {
-      add(node, node.op, node.attrs, node.inputs, node.outputs);
-    };
+    GraphCopy copy(graph_);
     std::vector<bool> placed(2 * matches_.size());
     for (int32_t i = 0; i < graph_.node_count(); ++i) {
       const Node& node = graph_.node(NodeId{i});
       const Role role = role_[at(i)];
       if (role.match < 0) {
-        if (node.outputs.empty() || !mapped[at(node.outputs[0].index)]) copy(node);
+        if (node.outputs.empty() || !copy.mapped(node.outputs[0])) copy.keep(node);
         continue;
       }
       // A fused node stands where the first of its parts stood: operands are there by then.
@@ -70,16 +53,14 @@ class NormConvPass {
       if (placed[slot]) continue;
       placed[slot] = true;
       const Match& m = matches_[at(role.match)];
-      const Fused fused = role.gradient ? gradient(m) : forward(m);
+      Fused fused = role.gradient ? gradient(m) : forward(m);
       for (ValueId v : fused.inputs) {
-        if (!mapped[at(v.index)]) copy(graph_.producer(v));
+        if (!copy.mapped(v)) copy.keep(graph_.producer(v));
       }
-      add(node, fused.op, fused.attrs, fused.inputs, fused.outputs);
+      copy.place({fused.op, std::move(fused.attrs), copy.mapped(fused.inputs),
+                  std::move(fused.outputs), node.section, node.source});
     }
-    for (const Output& o : graph_.outputs()) {
-      fresh.add_output(o.name, mapped[at(o.value.index)], o.role);
-    }
-    return fresh;
+    return copy.finish();
   }
 
  private:

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "graph/graph_copy.h"
+
 namespace trainrt {
 namespace {
 
@@ -27,7 +29,8 @@ bool has_operands(const Node& node) { return node.op != Op::kInput && node.op !=
 
 class PrecisionPass {
  public:
-  PrecisionPass(const Graph& graph, const RowTable& rows) : graph_(graph), rows_(rows) {}
+  PrecisionPass(const Graph& graph, const RowTable& rows)
+      : graph_(graph), rows_(rows), copy_(graph), other_(at(graph.value_count())) {}
 
   Graph run() {
     find_roots();
@@ -164,51 +167,38 @@ class PrecisionPass {
 
   // Building the new graph.
 
-  struct Mapped {
-    ValueId own, other;  // in the precision it is made in; its copy in the other one
-  };
-
   ValueId in_dtype(ValueId old, DType wanted, const Node& reader) {
-    Mapped& m = mapped_[at(old.index)];
-    if (fresh_.type(m.own).dtype == wanted) return m.own;
-    if (m.other && fresh_.producer(m.other).section <= reader.section) return m.other;
-    TensorType type = fresh_.type(m.own);
+    Graph& fresh = copy_.graph();
+    const ValueId own = copy_.mapped(old);
+    if (fresh.type(own).dtype == wanted) return own;
+    const ValueId other = other_[at(old.index)];
+    if (other && fresh.producer(other).section <= reader.section) return other;
+    TensorType type = fresh.type(own);
     type.dtype = wanted;
     const Node& producer = graph_.producer(old);
     NodeId id;
     if (is_view(producer.op)) {
       const ValueId shown = in_dtype(producer.inputs[0], wanted, reader);
-      id = fresh_.add_node(producer.op, {shown}, producer.attrs, {type}, reader.section,
-                           producer.source);
+      id = fresh.add_node(producer.op, {shown}, producer.attrs, {type}, reader.section,
+                          producer.source);
     } else {
-      id = fresh_.add_node(Op::kReorder, {m.own}, LayoutAttrs{type.layout}, {type}, reader.section,
-                           reader.source);
+      id = fresh.add_node(Op::kReorder, {own}, LayoutAttrs{type.layout}, {type}, reader.section,
+                          reader.source);
     }
-    return mapped_[at(old.index)].other = fresh_.node(id).outputs[0];
+    return other_[at(old.index)] = fresh.node(id).outputs[0];
   }
 
   Graph rewrite() {
-    for (const SourceRef& source : graph_.sources()) fresh_.add_source(source);
-    mapped_.resize(at(graph_.value_count()));
     for (int32_t i = 0; i < graph_.node_count(); ++i) {
       const Node& node = graph_.node(NodeId{i});
-      const NodeTypes types = types_of(node, choice_[at(i)] == Choice::kBFloat16, true, true);
-      std::vector<ValueId> inputs;
+      NodeTypes types = types_of(node, choice_[at(i)] == Choice::kBFloat16, true, true);
+      Node made = node;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
-        inputs.push_back(in_dtype(node.inputs[k], types.inputs[k].dtype, node));
+        made.inputs[k] = in_dtype(node.inputs[k], types.inputs[k].dtype, node);
       }
-      const NodeId id = fresh_.add_node(node.op, std::move(inputs), node.attrs, types.outputs,
-                                        node.section, node.source);
-      for (size_t k = 0; k < node.outputs.size(); ++k) {
-        const ValueId made = fresh_.node(id).outputs[k];
-        mapped_[at(node.outputs[k].index)].own = made;
-        fresh_.value(made).name = graph_.value(node.outputs[k]).name;
-      }
+      copy_.place(std::move(made), std::move(types.outputs));
     }
-    for (const Output& o : graph_.outputs()) {
-      fresh_.add_output(o.name, mapped_[at(o.value.index)].own, o.role);
-    }
-    return std::move(fresh_);
+    return copy_.finish();
   }
 
   const Graph& graph_;
@@ -217,8 +207,8 @@ class PrecisionPass {
   std::vector<bool> candidate_;  // by root: kept as bfloat16 so far
   std::vector<size_t> dropped_;  // roots that the node at hand does not take
   std::vector<Choice> choice_;   // of products, by NodeId
-  Graph fresh_;
-  std::vector<Mapped> mapped_;  // by ValueId of the old graph
+  GraphCopy copy_;               // each value in the precision it is made in
+  std::vector<ValueId> other_;   // by ValueId of the old graph: its copy in the other precision
 };
 
 }  // namespace

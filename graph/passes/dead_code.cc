@@ -1,3 +1,4 @@
+#include "graph/graph_copy.h"
 #include "graph/passes/passes.h"
 
 namespace trainrt {
@@ -31,28 +32,11 @@ class DeadCode final : public Pass {
 
  private:
   static void sweep(Graph& graph, const std::vector<bool>& live) {
-    Graph fresh;
-    for (const SourceRef& source : graph.sources()) fresh.add_source(source);
-    std::vector<ValueId> mapped(static_cast<size_t>(graph.value_count()));
+    GraphCopy copy(graph);
     for (int32_t i = 0; i < graph.node_count(); ++i) {
-      if (!live[static_cast<size_t>(i)]) continue;
-      Node& node = graph.node(NodeId{i});
-      std::vector<ValueId> inputs;
-      std::vector<TensorType> types;
-      for (ValueId v : node.inputs) inputs.push_back(mapped[static_cast<size_t>(v.index)]);
-      for (ValueId v : node.outputs) types.push_back(graph.type(v));
-      const NodeId id = fresh.add_node(node.op, std::move(inputs), std::move(node.attrs),
-                                       std::move(types), node.section, node.source);
-      for (size_t k = 0; k < node.outputs.size(); ++k) {
-        const ValueId to = fresh.node(id).outputs[k];
-        fresh.value(to).name = graph.value(node.outputs[k]).name;
-        mapped[static_cast<size_t>(node.outputs[k].index)] = to;
-      }
+      if (live[static_cast<size_t>(i)]) copy.keep(graph.node(NodeId{i}));
     }
-    for (const Output& output : graph.outputs()) {
-      fresh.add_output(output.name, mapped[static_cast<size_t>(output.value.index)], output.role);
-    }
-    graph = std::move(fresh);
+    graph = copy.finish();
   }
 };
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "graph/fused.h"
+#include "graph/graph_copy.h"
 #include "graph/infer.h"
 #include "graph/passes/passes.h"
 
@@ -56,7 +57,8 @@ std::vector<int64_t> refine(const std::vector<int64_t>& a, const std::vector<int
 
 class Fuser {
  public:
-  Fuser(Graph& graph, const FusedSupport& supports) : graph_(graph), supports_(supports) {}
+  Fuser(Graph& graph, const FusedSupport& supports)
+      : graph_(graph), supports_(supports), copy_(graph) {}
 
   bool run() {
     find_groups();
@@ -294,8 +296,6 @@ class Fuser {
   // Building the new graph.
 
   void build() {
-    for (const SourceRef& source : graph_.sources()) fresh_.add_source(source);
-    mapped_.resize(at(graph_.value_count()));
     done_.assign(at(graph_.node_count()), false);
     outside_.assign(at(graph_.value_count()), false);
     for (int32_t i = 0; i < graph_.node_count(); ++i) {
@@ -311,10 +311,7 @@ class Fuser {
       // A group comes where its last member was, unless a reader asks for it before.
       if (group == kNone || members_[at(group)].back() == NodeId{i}) emit(NodeId{i});
     }
-    for (const Output& o : graph_.outputs()) {
-      fresh_.add_output(o.name, mapped_[at(o.value.index)], o.role);
-    }
-    graph_ = std::move(fresh_);
+    graph_ = copy_.finish();
   }
 
   int32_t fused_group(NodeId id) {
@@ -347,37 +344,20 @@ class Fuser {
       if (stack.size() > height) continue;
       for (NodeId m : members) done_[at(m.index)] = true;
       if (group == kNone || !emit_fused(group)) {
-        for (NodeId m : members) copy_node(graph_.node(m));
+        for (NodeId m : members) copy_.keep(graph_.node(m));
       } else {
         changed_ = true;
       }
     }
   }
 
-  void copy_node(const Node& node) {
-    std::vector<ValueId> inputs;
-    std::vector<TensorType> types;
-    for (ValueId v : node.inputs) inputs.push_back(mapped_[at(v.index)]);
-    for (ValueId v : node.outputs) types.push_back(graph_.type(v));
-    const NodeId id = fresh_.add_node(node.op, std::move(inputs), node.attrs, std::move(types),
-                                      node.section, node.source);
-    for (size_t k = 0; k < node.outputs.size(); ++k) {
-      name_as(node.outputs[k], fresh_.node(id).outputs[k]);
-    }
-  }
-
-  void name_as(ValueId old, ValueId value) {
-    if (fresh_.value(value).name.empty()) fresh_.value(value).name = graph_.value(old).name;
-    mapped_[at(old.index)] = value;
-  }
-
   /// The fresh value itself when it has the shape, else a view of it.
   ValueId viewed(ValueId value, const Shape& shape, const Node& like) {
-    const TensorType type = fresh_.type(value);
+    const TensorType type = copy_.graph().type(value);
     if (type.shape == shape) return value;
-    const NodeId id = fresh_.add_node(Op::kReshape, {value}, ShapeAttrs{shape},
-                                      {{type.dtype, shape}}, like.section, like.source);
-    return fresh_.node(id).outputs[0];
+    const NodeId id = copy_.graph().add_node(Op::kReshape, {value}, ShapeAttrs{shape},
+                                             {{type.dtype, shape}}, like.section, like.source);
+    return copy_.graph().node(id).outputs[0];
   }
 
   /// A group's space, in dims that suit all members.
@@ -496,13 +476,13 @@ class Fuser {
     const Node& last = graph_.node(members.back());
     std::vector<ValueId> operands;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      operands.push_back(viewed(mapped_[at(inputs[i].index)], input_shapes[i], last));
+      operands.push_back(viewed(copy_.mapped(inputs[i]), input_shapes[i], last));
     }
-    const NodeId id = fresh_.add_node(Op::kFused, std::move(operands), FusedAttrs{text},
-                                      std::move(out_types), last.section, last.source);
+    const NodeId id = copy_.graph().add_node(Op::kFused, std::move(operands), FusedAttrs{text},
+                                             std::move(out_types), last.section, last.source);
     for (const auto& [v, i] : leaving) {
-      const ValueId made = fresh_.node(id).outputs[number_of_result.at(i)];
-      name_as(v, viewed(made, graph_.type(v).shape, last));
+      const ValueId made = copy_.graph().node(id).outputs[number_of_result.at(i)];
+      copy_.map(v, viewed(made, graph_.type(v).shape, last));
     }
     return true;
   }
@@ -523,8 +503,7 @@ class Fuser {
   std::vector<int32_t> instructions_;
   std::vector<std::vector<NodeId>> members_;
 
-  Graph fresh_;
-  std::vector<ValueId> mapped_;
+  GraphCopy copy_;
   std::vector<bool> done_, outside_;
   bool changed_ = false;
 };

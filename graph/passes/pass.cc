@@ -3,53 +3,39 @@
 #include <algorithm>
 #include <chrono>
 
+#include "graph/graph_copy.h"
 #include "graph/verify.h"
 
 namespace trainrt {
 
 bool rewrite(Graph& graph, const Evaluator& evaluator,
              const std::function<Replacement(Builder&, const Node&, std::span<const Var>)>& rule) {
-  Graph fresh;
-  for (const SourceRef& source : graph.sources()) fresh.add_source(source);
-  Builder b(fresh, evaluator);
-  std::vector<ValueId> mapped(static_cast<size_t>(graph.value_count()));
+  GraphCopy copy(graph);
+  Builder b(copy.graph(), evaluator);
   bool changed = false;
   std::vector<Var> operands;
   for (const Node& node : graph.nodes()) {
     operands.clear();
-    for (ValueId v : node.inputs) operands.push_back(b.wrap(mapped[static_cast<size_t>(v.index)]));
+    for (ValueId v : node.inputs) operands.push_back(b.wrap(copy.mapped(v)));
     b.set_section(node.section);
     b.set_source(node.source);
-    Replacement replacement = rule(b, node, operands);
-    std::vector<ValueId> results;
-    if (replacement) {
-      changed = true;
-      TRAINRT_CHECK(replacement->size() == node.outputs.size(),
-                    "a rewrite rule replaces each output of a node");
-      for (Var v : *replacement) results.push_back(v.id());
-    } else {
-      // Not through the builder, which would fold and merge.
-      std::vector<ValueId> inputs;
-      std::vector<TensorType> types;
-      for (Var v : operands) inputs.push_back(v.id());
-      for (ValueId v : node.outputs) types.push_back(graph.type(v));
-      results = fresh
-                    .node(fresh.add_node(node.op, std::move(inputs), node.attrs, std::move(types),
-                                         node.section, node.source))
-                    .outputs;
+    const Replacement replacement = rule(b, node, operands);
+    if (!replacement) {
+      copy.keep(node);  // not through the builder, which would fold and merge
+      continue;
     }
-    for (size_t i = 0; i < results.size(); ++i) {
-      const Value& old = graph.value(node.outputs[i]);
-      TRAINRT_CHECK(fresh.type(results[i]) == old.type, "a rewrite rule keeps types");
-      if (fresh.value(results[i]).name.empty()) fresh.value(results[i]).name = old.name;
-      mapped[static_cast<size_t>(node.outputs[i].index)] = results[i];
+    changed = true;
+    TRAINRT_CHECK(replacement->size() == node.outputs.size(),
+                  "a rewrite rule replaces each output of a node");
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId result = (*replacement)[i].id();
+      TRAINRT_CHECK(b.graph().type(result) == graph.type(node.outputs[i]),
+                    "a rewrite rule keeps types");
+      copy.map(node.outputs[i], result);
     }
   }
   if (!changed) return false;
-  for (const Output& output : graph.outputs()) {
-    fresh.add_output(output.name, mapped[static_cast<size_t>(output.value.index)], output.role);
-  }
-  graph = std::move(fresh);
+  graph = copy.finish();
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/graph_copy.h"
 #include "graph/passes/passes.h"
 
 namespace trainrt {
@@ -306,32 +307,22 @@ class Recompute final : public Pass {
 
   /// A BatchNorm's result from the statistics that it has found already.
   template <typename F>
-  static ValueId apply_norm(Graph& fresh, const Node& norm, const Graph& graph, const F& seen,
-                            const std::vector<ValueId>& mapped) {
+  static ValueId apply_norm(GraphCopy& copy, const Node& norm, const F& seen) {
     std::vector<ValueId> inputs;
     for (ValueId v : norm.inputs) inputs.push_back(seen(v));
-    inputs.insert(inputs.begin() + 3,
-                  {mapped[at(norm.outputs[1].index)], mapped[at(norm.outputs[2].index)]});
-    const NodeId id =
-        fresh.add_node(Op::kBatchNormApply, std::move(inputs), norm.attrs,
-                       {graph.type(norm.outputs[0])}, Section::kBackward, norm.source);
+    const ValueId y = copy.mapped(norm.outputs[0]);
+    inputs.insert(inputs.begin() + 3, {copy.mapped(norm.outputs[1]), copy.mapped(norm.outputs[2])});
+    Graph& fresh = copy.graph();
+    const NodeId id = fresh.add_node(Op::kBatchNormApply, std::move(inputs), norm.attrs,
+                                     {fresh.type(y)}, Section::kBackward, norm.source);
     return fresh.node(id).outputs[0];
   }
 
   static void clone(Graph& graph, const std::vector<bool>& again) {
-    Graph fresh;
-    for (const SourceRef& source : graph.sources()) fresh.add_source(source);
-    std::vector<ValueId> mapped(at(graph.value_count())), cloned(at(graph.value_count()));
-    const auto add = [&](const Node& node, Section section, auto&& input_of) {
-      std::vector<ValueId> inputs;
-      std::vector<TensorType> types;
-      for (ValueId v : node.inputs) inputs.push_back(input_of(v));
-      for (ValueId v : node.outputs) types.push_back(graph.type(v));
-      return fresh.add_node(node.op, std::move(inputs), node.attrs, std::move(types), section,
-                            node.source);
-    };
+    GraphCopy copy(graph);
+    std::vector<ValueId> cloned(at(graph.value_count()));
     const auto seen_behind = [&](ValueId v) {
-      return again[at(v.index)] && cloned[at(v.index)] ? cloned[at(v.index)] : mapped[at(v.index)];
+      return again[at(v.index)] && cloned[at(v.index)] ? cloned[at(v.index)] : copy.mapped(v);
     };
     const auto make_again = [&](ValueId wanted) {
       std::vector<ValueId> stack = {wanted};
@@ -346,19 +337,16 @@ class Recompute final : public Pass {
         stack.pop_back();
         if (cloned[at(v.index)]) continue;
         if (node.op == Op::kBatchNorm) {
-          for (ValueId out : node.outputs) cloned[at(out.index)] = mapped[at(out.index)];
+          for (ValueId out : node.outputs) cloned[at(out.index)] = copy.mapped(out);
           const ValueId y = node.outputs[0];
-          if (again[at(y.index)]) {
-            cloned[at(y.index)] = apply_norm(fresh, node, graph, seen_behind, mapped);
-          }
+          if (again[at(y.index)]) cloned[at(y.index)] = apply_norm(copy, node, seen_behind);
           continue;
         }
-        const NodeId id = add(node, Section::kBackward, seen_behind);
-        for (size_t k = 0; k < node.outputs.size(); ++k) {
-          const ValueId made = fresh.node(id).outputs[k];
-          cloned[at(node.outputs[k].index)] = made;
-          fresh.value(made).name = graph.value(node.outputs[k]).name;
-        }
+        Node clone = node;
+        clone.section = Section::kBackward;
+        for (ValueId& in : clone.inputs) in = seen_behind(in);
+        const std::vector<ValueId> made = copy.add(std::move(clone));
+        for (size_t k = 0; k < made.size(); ++k) cloned[at(node.outputs[k].index)] = made[k];
       }
     };
     for (const Node& node : graph.nodes()) {
@@ -366,18 +354,11 @@ class Recompute final : public Pass {
       for (ValueId v : node.inputs) {
         if (behind && again[at(v.index)] && !cloned[at(v.index)]) make_again(v);
       }
-      const NodeId id = add(node, node.section, [&](ValueId v) {
-        return behind ? seen_behind(v) : mapped[at(v.index)];
-      });
-      for (size_t k = 0; k < node.outputs.size(); ++k) {
-        mapped[at(node.outputs[k].index)] = fresh.node(id).outputs[k];
-        fresh.value(fresh.node(id).outputs[k]).name = graph.value(node.outputs[k]).name;
-      }
+      Node made = node;
+      for (ValueId& in : made.inputs) in = behind ? seen_behind(in) : copy.mapped(in);
+      copy.place(std::move(made));
     }
-    for (const Output& o : graph.outputs()) {
-      fresh.add_output(o.name, mapped[at(o.value.index)], o.role);
-    }
-    graph = std::move(fresh);
+    graph = copy.finish();
   }
 
   const RecomputeOptions options_;
