@@ -1,11 +1,11 @@
 #include "runtime/norm_conv.h"
 
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "graph/builder.h"
 #include "graph/verify.h"
 #include "runtime/layout.h"
+#include "tests/runtime/count_nodes.h"
 
 namespace trainrt {
 namespace {
@@ -63,10 +63,7 @@ struct Net {
     fuse_norm_conv(graph, rows);
     verify(graph);
   }
-  int64_t count(Op op) const {
-    return std::count_if(graph.nodes().begin(), graph.nodes().end(),
-                         [&](const Node& n) { return n.op == op; });
-  }
+  int64_t count(Op op) const { return testing::count_nodes(graph, op); }
 
   int64_t channels;
   Graph graph;
