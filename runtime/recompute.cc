@@ -18,6 +18,8 @@ constexpr int64_t kNormPasses = 2;
 /// Elementwise functions without a vectorised kernel, and what walks memory in strides.
 constexpr int64_t kSlowPasses = 4;
 
+/// Attention and recurrent nodes multiply small blocks, at about a third of the rate of large
+/// products: each of their flops counts as so many.
 constexpr int64_t kSmallProducts = 3;
 
 constexpr double kDefaultWeight = 1.0 / 16;
@@ -92,7 +94,7 @@ int64_t light_cost(const Graph& graph, const Node& node) {
 }
 
 /// Products inside attention and recurrent nodes, which node_flops() leaves out, in flops of large
-/// products that take as long: by small blocks they reach a third of their rate.
+/// products that take as long.
 int64_t inner_flops(const Graph& graph, const Node& node) {
   if (node.op != Op::kAttention && node.op != Op::kLstm && node.op != Op::kGru) return 0;
   const TensorType& result = graph.type(node.outputs[0]);
@@ -154,7 +156,9 @@ class Search {
       throw Error(ErrorCode::kMemory,
                   "memory budget of " + std::to_string(budget_) +
                       " bytes: the intermediate values of this step need at least " +
-                      std::to_string(smallest_) + " bytes, however much is computed again");
+                      std::to_string(smallest_) +
+                      " bytes, however much is computed again; raise --memory-budget "
+                      "(ModuleOptions::memory_budget) to that, or make the batch smaller");
     }
     *report = report_;
     return std::move(*best_);
