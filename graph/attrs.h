@@ -250,8 +250,8 @@ struct AttentionAttrs {
 
 struct RecurrentAttrs {
   bool reverse = false;
-  bool linear_before_reset =
-      false;  // Gru: the reset gate scales the recurrent product and its bias
+  /// Gru: the reset gate scales the recurrent product and its bias.
+  bool linear_before_reset = false;
 };
 
 struct LayoutAttrs {

@@ -1,5 +1,6 @@
 #include "runtime/norm_conv.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "graph/graph_copy.h"
@@ -8,6 +9,18 @@ namespace trainrt {
 namespace {
 
 size_t at(int32_t index) { return static_cast<size_t>(index); }
+
+/// Whether a row made for the purpose takes the node.
+bool takes(const RowTable& rows, const NodeView& node) {
+  const KernelRow* row = rows.find(node).row;
+  return row != nullptr && row->layouts;
+}
+
+/// A Conv of `y` without bias and ReLU.
+bool is_plain_conv(const Node& node, ValueId y) {
+  return node.op == Op::kConv && node.inputs.size() == 2 && node.inputs[0] == y &&
+         node.inputs[1] != y && !std::get<ConvAttrs>(node.attrs).relu;
+}
 
 /// The nodes that become two; the gradients are there all or not at all.
 struct Match {
@@ -89,7 +102,7 @@ class NormConvPass {
     m.norm = id;
     for (NodeId reader : only_readers(y)) {
       const Node& n = node(reader);
-      if (n.op == Op::kConv && n.inputs[0] == y && n.inputs[1] != y && !m.conv) {
+      if (is_plain_conv(n, y) && !m.conv) {
         m.conv = reader;
       } else if (n.op == Op::kConvWeightGrad && n.inputs[0] == y && n.inputs[1] != y &&
                  !m.weight_grad) {
@@ -98,10 +111,7 @@ class NormConvPass {
         return std::nullopt;
       }
     }
-    if (!m.conv || node(m.conv).inputs.size() != 2 ||
-        std::get<ConvAttrs>(node(m.conv).attrs).relu) {
-      return std::nullopt;
-    }
+    if (!m.conv) return std::nullopt;
     // The weights must be there where the normalisation stood; sources can be moved.
     const NodeId weights = graph_.value(node(m.conv).inputs[1]).producer;
     if (weights.index > id.index && !node(weights).inputs.empty()) return std::nullopt;
@@ -162,13 +172,11 @@ class NormConvPass {
   bool runs(const Match& m) const {
     return runs(forward(m)) && (!m.weight_grad || runs(gradient(m)));
   }
-  /// Whether a row made for the purpose takes the node.
   bool runs(const Fused& fused) const {
     std::vector<TensorType> in, out;
     for (ValueId v : fused.inputs) in.push_back(graph_.type(v));
     for (ValueId v : fused.outputs) out.push_back(graph_.type(v));
-    const KernelRow* row = rows_.find({fused.op, fused.attrs, in, out}).row;
-    return row != nullptr && row->layouts;
+    return takes(rows_, {fused.op, fused.attrs, in, out});
   }
 
   const Graph& graph_;
@@ -184,6 +192,34 @@ class NormConvPass {
 void fuse_norm_conv(Graph& graph, const RowTable& rows) {
   NormConvPass pass(graph, rows);
   if (pass.find()) graph = pass.rebuild();
+}
+
+bool joins_convolution(const Graph& graph, const Node& norm, const RowTable& rows) {
+  const ValueId y = norm.outputs[0];
+  if (norm.inputs.size() != 3 || graph.type(y).rank() != 4) return false;
+  for (const Output& o : graph.outputs()) {
+    if (o.value == y) return false;
+  }
+  const Node* conv = nullptr;
+  for (const Node& node : graph.nodes()) {
+    if (node.section != Section::kForward) continue;
+    if (std::find(node.inputs.begin(), node.inputs.end(), y) == node.inputs.end()) continue;
+    if (conv != nullptr || !is_plain_conv(node, y)) return false;
+    conv = &node;
+  }
+  if (conv == nullptr) return false;
+  const Attrs attrs =
+      NormConvAttrs(std::get<NormAttrs>(norm.attrs), std::get<ConvAttrs>(conv->attrs));
+  TensorType x = graph.type(norm.inputs[0]), z = graph.type(conv->outputs[0]);
+  x.layout = z.layout = Layout::kNChw16c;
+  const TensorType &scale = graph.type(norm.inputs[1]), &bias = graph.type(norm.inputs[2]),
+                   &mean = graph.type(norm.outputs[1]), &variance = graph.type(norm.outputs[2]),
+                   &w = graph.type(conv->inputs[1]);
+  const TensorType in[] = {x, scale, bias, w}, out[] = {z, mean, variance};
+  const TensorType grad_in[] = {z, x, scale, bias, mean, variance, w};
+  const TensorType grad_out[] = {x, scale, bias, w};
+  return takes(rows, {Op::kNormConv, attrs, in, out}) &&
+         takes(rows, {Op::kNormConvGrad, attrs, grad_in, grad_out});
 }
 
 }  // namespace trainrt

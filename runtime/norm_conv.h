@@ -12,6 +12,10 @@ namespace trainrt {
 /// the values have: the result is then neither stored nor read. For graphs with layouts.
 void fuse_norm_conv(Graph& graph, const RowTable& rows);
 
+/// Whether fuse_norm_conv() can be expected to join this BatchNorm, of a graph without layouts,
+/// with a Conv: that one alone reads its result, and a row runs both once their images are blocked.
+bool joins_convolution(const Graph& graph, const Node& norm, const RowTable& rows);
+
 }  // namespace trainrt
 
 #endif  // TRAINRT_RUNTIME_NORM_CONV_H_

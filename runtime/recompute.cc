@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/cost.h"
+#include "runtime/norm_conv.h"
 #include "trainrt/error.h"
 
 namespace trainrt {
@@ -18,6 +19,8 @@ constexpr int64_t kNormPasses = 2;
 /// Elementwise functions without a vectorised kernel, and what walks memory in strides.
 constexpr int64_t kSlowPasses = 4;
 
+/// Attention and recurrent nodes multiply small blocks, at about a third of the rate of large
+/// products: each of their flops counts as so many.
 constexpr int64_t kSmallProducts = 3;
 
 constexpr double kDefaultWeight = 1.0 / 16;
@@ -66,33 +69,18 @@ int64_t bytes_of(const Graph& graph, const Node& node) {
   return static_cast<int64_t>(node_bytes(graph, node));
 }
 
-/// Whether a BatchNorm stands before a depthwise convolution: one kernel runs both then
-/// (runtime/norm_conv.h), and its result is not kept anyway.
-bool joins_convolution(const Graph& graph, const Node& norm) {
-  const ValueId y = norm.outputs[0];
-  const Shape& shape = graph.type(y).shape;
-  bool joins = false;
-  for (const Node& node : graph.nodes()) {
-    if (node.section != Section::kForward) continue;
-    if (std::find(node.inputs.begin(), node.inputs.end(), y) == node.inputs.end()) continue;
-    if (node.op != Op::kConv || std::get<ConvAttrs>(node.attrs).group != shape[1]) return false;
-    joins = true;
-  }
-  return joins;
-}
-
 /// Of nodes that run again by default; -1: they never do.
-int64_t light_cost(const Graph& graph, const Node& node) {
+int64_t light_cost(const RowTable& rows, const Graph& graph, const Node& node) {
   if (is_cheap(node.op)) return bytes_of(graph, node);
   if (node.op == Op::kBatchNorm) {
-    // One pass: the statistics are known.
-    return joins_convolution(graph, node) ? -1 : bytes_of(graph, node);
+    // One pass, for the statistics are known; none where the result is not kept anyway.
+    return joins_convolution(graph, node, rows) ? -1 : bytes_of(graph, node);
   }
   return is_norm(node.op) ? kNormPasses * bytes_of(graph, node) : -1;
 }
 
 /// Products inside attention and recurrent nodes, which node_flops() leaves out, in flops of large
-/// products that take as long: by small blocks they reach a third of their rate.
+/// products that take as long.
 int64_t inner_flops(const Graph& graph, const Node& node) {
   if (node.op != Op::kAttention && node.op != Op::kLstm && node.op != Op::kGru) return 0;
   const TensorType& result = graph.type(node.outputs[0]);
@@ -105,8 +93,8 @@ int64_t inner_flops(const Graph& graph, const Node& node) {
   return kSmallProducts * 8 * result.size() * (states.empty() ? 1 : states.back());
 }
 
-int64_t full_cost(const Graph& graph, const Node& node) {
-  const int64_t light = light_cost(graph, node);
+int64_t full_cost(const RowTable& rows, const Graph& graph, const Node& node) {
+  const int64_t light = light_cost(rows, graph, node);
   if (light >= 0 || node.op == Op::kBatchNorm) return light;
   const int64_t flops = node_flops(graph, node) + inner_flops(graph, node);
   if (flops > 0) return bytes_of(graph, node) + flops / kFlopsPerByte;
@@ -123,11 +111,12 @@ int64_t forward_bytes(const Graph& graph) {
 }
 
 /// What a node of the forward section may cost: up to `limit`, in storage order, anything.
-RecomputeOptions options_for(int64_t segment_bytes, double weight, int32_t limit) {
+RecomputeOptions options_for(const RowTable& rows, int64_t segment_bytes, double weight,
+                             int32_t limit) {
   RecomputeOptions options;
-  options.cost = [limit](const Graph& graph, const Node& node) {
+  options.cost = [&rows, limit](const Graph& graph, const Node& node) {
     const bool early = graph.value(node.outputs[0]).producer.index < limit;
-    return early ? full_cost(graph, node) : light_cost(graph, node);
+    return early ? full_cost(rows, graph, node) : light_cost(rows, graph, node);
   };
   options.weight = weight;
   options.max_depth = std::numeric_limits<int32_t>::max();
@@ -137,11 +126,12 @@ RecomputeOptions options_for(int64_t segment_bytes, double weight, int32_t limit
 
 class Search {
  public:
-  Search(size_t budget, const FinishGraph& finish, const MeasureArena& arena_of)
-      : budget_(budget), finish_(finish), arena_of_(arena_of) {}
+  Search(size_t budget, const RowTable& rows, const FinishGraph& finish,
+         const MeasureArena& arena_of)
+      : budget_(budget), rows_(rows), finish_(finish), arena_of_(arena_of) {}
 
   Graph run(const Graph& joint, RecomputeReport* report) {
-    if (!fits(default_recompute())) {
+    if (!fits(default_recompute(rows_))) {
       // Values that are made again lie in the arena until their part of the forward section is
       // done with; many parts leave more on their borders.
       const int64_t bytes = forward_bytes(joint);
@@ -154,7 +144,9 @@ class Search {
       throw Error(ErrorCode::kMemory,
                   "memory budget of " + std::to_string(budget_) +
                       " bytes: the intermediate values of this step need at least " +
-                      std::to_string(smallest_) + " bytes, however much is computed again");
+                      std::to_string(smallest_) +
+                      " bytes, however much is computed again; raise --memory-budget "
+                      "(ModuleOptions::memory_budget) to that, or make the batch smaller");
     }
     *report = report_;
     return std::move(*best_);
@@ -166,7 +158,7 @@ class Search {
     constexpr double kWeights[] = {0, 1e-3, 4e-3, 1.0 / 64, 1.0 / 32, kDefaultWeight};
     size_t low = 0, high = std::size(kWeights);  // kWeights[low] fits
     const auto fits_with = [&](double weight) {
-      if (!fits(options_for(segment_bytes, weight, nodes))) return false;
+      if (!fits(options_for(rows_, segment_bytes, weight, nodes))) return false;
       if (report_.cost != chosen_cost_) {
         chosen_cost_ = report_.cost;
         segment_bytes_ = segment_bytes;
@@ -188,7 +180,7 @@ class Search {
     while (high - low > 1) {
       const int32_t middle = (low + high) / 2;
       const auto limit = static_cast<int32_t>(int64_t{nodes} * middle / kSteps);
-      (fits(options_for(segment_bytes_, weight_, limit)) ? high : low) = middle;
+      (fits(options_for(rows_, segment_bytes_, weight_, limit)) ? high : low) = middle;
     }
   }
 
@@ -207,6 +199,7 @@ class Search {
   }
 
   const size_t budget_;
+  const RowTable& rows_;
   const FinishGraph& finish_;
   const MeasureArena& arena_of_;
   std::optional<Graph> best_;
@@ -219,16 +212,19 @@ class Search {
 
 }  // namespace
 
-RecomputeOptions default_recompute() {
+RecomputeOptions default_recompute(const RowTable& rows) {
   RecomputeOptions options;
-  options.cost = light_cost;
+  options.cost = [&rows](const Graph& graph, const Node& node) {
+    return light_cost(rows, graph, node);
+  };
   options.weight = kDefaultWeight;
   return options;
 }
 
-Graph recompute_within(size_t budget, const Graph& joint, const FinishGraph& finish,
-                       const MeasureArena& arena_of, RecomputeReport* report) {
-  return Search(budget, finish, arena_of).run(joint, report);
+Graph recompute_within(size_t budget, const RowTable& rows, const Graph& joint,
+                       const FinishGraph& finish, const MeasureArena& arena_of,
+                       RecomputeReport* report) {
+  return Search(budget, rows, finish, arena_of).run(joint, report);
 }
 
 }  // namespace trainrt

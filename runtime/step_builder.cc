@@ -99,12 +99,13 @@ class StepBuilder {
     pipeline.run(graph());
     if (context_.memory_budget == 0 && context_.fused_kernels.empty()) return;
     const Graph joint = std::move(graph());
+    const RowTable rows(context_.fused_kernels);
     const FinishGraph finish = [&](const RecomputeOptions& options, RecomputeReport* report) {
       return recompute_and_fuse(joint, options, report);
     };
     graph() = context_.memory_budget == 0
-                  ? finish(default_recompute(), &result_.recomputed)
-                  : recompute_within(context_.memory_budget, joint, finish, context_.arena_of,
+                  ? finish(default_recompute(rows), &result_.recomputed)
+                  : recompute_within(context_.memory_budget, rows, joint, finish, context_.arena_of,
                                      &result_.recomputed);
     result_.recomputed_flops = graph_flops(graph()) - graph_flops(joint);
   }

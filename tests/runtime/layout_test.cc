@@ -4,6 +4,7 @@
 
 #include "graph/builder.h"
 #include "graph/verify.h"
+#include "tests/runtime/count_nodes.h"
 
 namespace trainrt {
 namespace {
@@ -34,10 +35,7 @@ struct Net {
     assign_layouts(graph, RowTable(kernel_lists(false)));
     verify(graph);
   }
-  int64_t count(Op op) const {
-    return std::count_if(graph.nodes().begin(), graph.nodes().end(),
-                         [&](const Node& n) { return n.op == op; });
-  }
+  int64_t count(Op op) const { return testing::count_nodes(graph, op); }
   Layout layout(Op op) const {
     for (const Node& n : graph.nodes()) {
       if (n.op == op) return graph.type(n.outputs[0]).layout;

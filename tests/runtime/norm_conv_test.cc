@@ -1,11 +1,11 @@
 #include "runtime/norm_conv.h"
 
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 
 #include "graph/builder.h"
 #include "graph/verify.h"
 #include "runtime/layout.h"
+#include "tests/runtime/count_nodes.h"
 
 namespace trainrt {
 namespace {
@@ -63,10 +63,7 @@ struct Net {
     fuse_norm_conv(graph, rows);
     verify(graph);
   }
-  int64_t count(Op op) const {
-    return std::count_if(graph.nodes().begin(), graph.nodes().end(),
-                         [&](const Node& n) { return n.op == op; });
-  }
+  int64_t count(Op op) const { return testing::count_nodes(graph, op); }
 
   int64_t channels;
   Graph graph;
@@ -121,6 +118,39 @@ TEST_CASE("norm_conv: nothing happens where no row takes it") {
   Net reference(32);
   reference.fuse(true);
   CHECK(reference.count(Op::kNormConv) == 0);
+}
+
+/// What is expected before layouts are known.
+bool expected(const Net& net, bool reference = false) {
+  for (const Node& node : net.graph.nodes()) {
+    if (node.op != Op::kBatchNorm) continue;
+    return joins_convolution(net.graph, node, RowTable(kernel_lists(reference)));
+  }
+  return false;
+}
+
+TEST_CASE("norm_conv: what will happen is known before layouts are") {
+  Net net(32);
+  net.differentiate();
+  CHECK(expected(net));
+  CHECK_FALSE(expected(net, true));
+  CHECK_FALSE(expected(Net(7)));
+
+  Net output(32);
+  output.graph.add_output("y", output.y[0].id());
+  CHECK_FALSE(expected(output));
+
+  Net reader(32);
+  reader.graph.add_output("sum", reduce_sum(reader.y[0], {2, 3}).id());
+  CHECK_FALSE(expected(reader));
+
+  Net twice(32);
+  twice.graph.add_output(
+      "v",
+      twice.b.add(Op::kConv, {twice.y[0], twice.parameter("v", {32, 1, 3, 3})}, twice.conv).id());
+  CHECK_FALSE(expected(twice));
+  twice.fuse();
+  CHECK(twice.count(Op::kNormConv) == 0);
 }
 
 TEST_CASE("norm_conv: a gradient that has other readers stays") {

@@ -4,6 +4,7 @@
 
 #include "graph/builder.h"
 #include "graph/verify.h"
+#include "tests/runtime/count_nodes.h"
 
 namespace trainrt {
 namespace {
@@ -27,10 +28,7 @@ struct Net {
     verify(graph);
     return graph.node_count() != before;
   }
-  int64_t reorders() const {
-    return std::count_if(graph.nodes().begin(), graph.nodes().end(),
-                         [](const Node& n) { return n.op == Op::kReorder; });
-  }
+  int64_t reorders() const { return testing::count_nodes(graph, Op::kReorder); }
   /// Types that the n-th node of an op reads and makes.
   std::string types(Op op, int64_t n = 0) const {
     for (const Node& node : graph.nodes()) {

@@ -90,7 +90,8 @@ TEST_CASE("a memory budget too small says what it takes", "[cli]") {
   const Workshop w;
   const ProgramResult r = run_trainrt({"run", w.model, "--memory-budget", "64 B"});
   CHECK(r.code == 1);
-  CHECK_THAT(r.err, ContainsSubstring("budget of 64 bytes") && ContainsSubstring("at least"));
+  CHECK_THAT(r.err, ContainsSubstring("budget of 64 bytes") && ContainsSubstring("at least") &&
+                        ContainsSubstring("raise --memory-budget"));
 }
 
 TEST_CASE("help and version exit with 0", "[cli]") {
