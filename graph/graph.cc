@@ -75,6 +75,15 @@ std::vector<std::vector<NodeId>> readers(const Graph& graph) {
   return result;
 }
 
+std::vector<int32_t> use_counts(const Graph& graph) {
+  std::vector<int32_t> counts(static_cast<size_t>(graph.value_count()));
+  for (const Node& node : graph.nodes()) {
+    for (ValueId v : node.inputs) ++counts[static_cast<size_t>(v.index)];
+  }
+  for (const Output& o : graph.outputs()) ++counts[static_cast<size_t>(o.value.index)];
+  return counts;
+}
+
 std::string describe(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   const SourceRef& source = graph.source(node);

@@ -93,6 +93,8 @@ class Graph {
 
 /// Node ids of the readers of each value, indexed by ValueId::index.
 std::vector<std::vector<NodeId>> readers(const Graph& graph);
+/// Operands of nodes, and outputs of the graph, that are each value, indexed by ValueId::index.
+std::vector<int32_t> use_counts(const Graph& graph);
 
 /// "'conv1' (Conv)" from the source, or "%12 = Conv" when the node has none.
 std::string describe(const Graph& graph, NodeId id);

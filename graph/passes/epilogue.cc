@@ -12,7 +12,7 @@ class Epilogue final : public Pass {
   std::string_view name() const override { return "epilogue"; }
 
   bool run(Graph& graph) override {
-    count_uses(graph);
+    const std::vector<int32_t> uses = use_counts(graph);
     // Values of the old graph that are seen only by what absorbs them, marked in the new one.
     std::vector<bool> single;
     const auto is_single = [&](Var v) {
@@ -25,7 +25,7 @@ class Epilogue final : public Pass {
       for (size_t i = 0; i < in.size(); ++i) {
         const auto at = static_cast<size_t>(in[i].id().index);
         if (single.size() <= at) single.resize(static_cast<size_t>(fresh.value_count()));
-        single[at] = uses_[static_cast<size_t>(node.inputs[i].index)] == 1;
+        single[at] = uses[static_cast<size_t>(node.inputs[i].index)] == 1;
       }
       Replacement result;
       Var v;
@@ -42,14 +42,6 @@ class Epilogue final : public Pass {
   }
 
  private:
-  void count_uses(const Graph& graph) {
-    uses_.assign(static_cast<size_t>(graph.value_count()), 0);
-    for (const Node& node : graph.nodes()) {
-      for (ValueId v : node.inputs) ++uses_[static_cast<size_t>(v.index)];
-    }
-    for (const Output& o : graph.outputs()) ++uses_[static_cast<size_t>(o.value.index)];
-  }
-
   static Node producer(Var v) { return v.builder().graph().producer(v.id()); }
 
   // The vector along the last axis that `v` repeats, or absent.
@@ -101,8 +93,6 @@ class Epilogue final : public Pass {
     for (ValueId v : node.inputs) in.push_back(b.wrap(v));
     return b.add_all(node.op, in, node.attrs)[0];
   }
-
-  std::vector<int32_t> uses_;  // by ValueId of the old graph; being put out counts
 };
 
 }  // namespace

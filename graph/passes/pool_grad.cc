@@ -13,12 +13,12 @@ class PoolGrad final : public Pass {
   std::string_view name() const override { return "pool_grad"; }
 
   bool run(Graph& graph) override {
-    count_uses(graph);
+    const std::vector<int32_t> uses = use_counts(graph);
     return rewrite(graph, {}, [&](Builder& b, const Node& node, std::span<const Var> in) {
       Replacement result;
       Var v;
       if (node.op == Op::kReluGrad) {
-        if (uses_[static_cast<size_t>(node.inputs[0].index)] == 1) v = mask(b, in[0], in[1]);
+        if (uses[static_cast<size_t>(node.inputs[0].index)] == 1) v = mask(b, in[0], in[1]);
       } else if (node.op == Op::kReduceSum) {
         v = sum(b, in[0], std::get<ReduceAttrs>(node.attrs));
       }
@@ -28,14 +28,6 @@ class PoolGrad final : public Pass {
   }
 
  private:
-  void count_uses(const Graph& graph) {
-    uses_.assign(static_cast<size_t>(graph.value_count()), 0);
-    for (const Node& node : graph.nodes()) {
-      for (ValueId v : node.inputs) ++uses_[static_cast<size_t>(v.index)];
-    }
-    for (const Output& o : graph.outputs()) ++uses_[static_cast<size_t>(o.value.index)];
-  }
-
   /// The maxima of the windows, where the graph has them: they are values of y, the ones at the
   /// places that get a gradient.
   static Var maxima(Builder& b, Var y, const Attrs& windows) {
@@ -84,8 +76,6 @@ class PoolGrad final : public Pass {
     }
     return v.id() == dx.id() ? Var() : b.add(Op::kReduceSum, {v}, attrs);
   }
-
-  std::vector<int32_t> uses_;  // by ValueId of the old graph; being put out counts
 };
 
 }  // namespace

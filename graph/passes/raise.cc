@@ -5,14 +5,7 @@
 namespace trainrt {
 
 RaiseContext::RaiseContext(const Graph& graph)
-    : graph_(graph),
-      uses_(static_cast<size_t>(graph.value_count())),
-      vars_(static_cast<size_t>(graph.value_count())) {
-  for (const Node& node : graph.nodes()) {
-    for (ValueId v : node.inputs) ++uses_[static_cast<size_t>(v.index)];
-  }
-  for (const Output& output : graph.outputs()) ++uses_[static_cast<size_t>(output.value.index)];
-}
+    : graph_(graph), uses_(use_counts(graph)), vars_(static_cast<size_t>(graph.value_count())) {}
 
 const Node* RaiseContext::inner(ValueId v, Op op, int32_t uses) const {
   const Node& node = producer(v);

@@ -8,6 +8,10 @@ namespace {
 // A row of the product must be worth more than its copy, and be used so often on average.
 constexpr int64_t kLeastInner = 32, kLeastUses = 2;
 
+bool pays(const Shape& table, const Shape& ids) {
+  return table[0] * kLeastUses <= element_count(ids);
+}
+
 /// x's rows as rows of an embedding: Gather along axis 0, and nodes that move rows as wholes.
 struct Rows {
   const Node* gather = nullptr;
@@ -50,7 +54,7 @@ Replacement multiply_table(Builder& b, const Node& node, std::span<const Var> in
   if (rows.gather == nullptr) return {};
   const Var table = c.var(rows.gather->inputs[0]);
   Var ids = c.var(rows.gather->inputs[1]);
-  if (table.dim(0) * kLeastUses > element_count(ids.shape())) return {};
+  if (!pays(table.shape(), ids.shape())) return {};
   for (auto move = rows.moves.rbegin(); move != rows.moves.rend(); ++move) {
     if ((*move)->op == Op::kReshape) {
       ids = b.add(Op::kReshape, {ids}, ShapeAttrs{without_last(c.shape((*move)->outputs[0]))});
@@ -76,6 +80,7 @@ Replacement add_to_table(Builder& b, const Node& node, std::span<const Var> in,
     if (product == nullptr || bias.size() != 1) continue;
     const Shape& table = c.shape(gather->inputs[0]);
     if (table.size() != 2 || bias != Shape{table[1]}) continue;
+    if (!pays(table, c.shape(gather->inputs[1]))) continue;
     const Var sum = b.add(Op::kAdd, {c.var(gather->inputs[0]), in[1 - i]});
     return {{b.add(Op::kGather, {sum, c.var(gather->inputs[1])}, AxisAttrs{0})}};
   }

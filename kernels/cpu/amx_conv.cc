@@ -75,11 +75,12 @@ struct AmxConvRun {
   int64_t tap_count() const { return std::ssize(t.taps); }
   int64_t depth_bytes() const { return static_cast<int64_t>(c.window_bytes_) / c.depths_; }
 
-  /// Of the pair i of inner dims of a tap: its place in the filter, or -1, and the pair of
-  /// channels.
-  std::pair<int64_t, int64_t> pair_of(const AmxTaps::Tap& tap, int64_t i) const {
-    if (!c.joined_ || i < kDepth / 4) return {tap.filter, i};
-    return {tap.next, i - kDepth / 4};
+  /// Pair i of inner dims belongs to the tap that is joined to another one.
+  bool is_next(int64_t i) const { return c.joined_ && i >= kDepth / 4; }
+  int64_t channel_pair(int64_t i) const { return is_next(i) ? i - kDepth / 4 : i; }
+  /// Its place in the filter, or -1.
+  int64_t place(const AmxTaps::Tap& tap, int64_t i) const {
+    return is_next(i) ? tap.next : tap.filter;
   }
 
   /// A strip of 16 results' channels by 32 of the operand's: y = x w, lines are filters.
@@ -92,9 +93,8 @@ struct AmxConvRun {
     }
     for (const AmxTaps::Tap& tap : t.taps) {
       for (int64_t i = 0; i < kDepth / 2; ++i) {
-        const auto [place, pair] = pair_of(tap, i);
-        const int64_t column = 2 * pair * size + place;
-        _mm512_store_si512(to + 16 * i, place < 0
+        const int64_t filter = place(tap, i), column = 2 * channel_pair(i) * size + filter;
+        _mm512_store_si512(to + 16 * i, filter < 0
                                             ? _mm512_setzero_si512()
                                             : _mm512_or_si512(low_column(buffer, column),
                                                               high_column(buffer, column + size)));
@@ -109,7 +109,7 @@ struct AmxConvRun {
                   lines = channels - strip * kLines, half = round_up(size, 32) / 2 * 16;
     for (int64_t i = 0; i < kDepth / 2; ++i) {
       for (int64_t k = 0; k < 2; ++k) {
-        const int64_t filter = depth * kDepth + 2 * pair_of({}, i).second + k;
+        const int64_t filter = depth * kDepth + 2 * channel_pair(i) + k;
         const uint16_t* from = w + (filter * channels + strip * kLines) * size;
         const bool inside = filter < c.s_.filters;
         if (size == 1) {
@@ -123,7 +123,7 @@ struct AmxConvRun {
         }
       }
       for (int64_t tap = 0; tap < tap_count(); ++tap) {
-        const int64_t column = pair_of(t.taps[static_cast<size_t>(tap)], i).first;
+        const int64_t column = place(t.taps[static_cast<size_t>(tap)], i);
         _mm512_store_si512(to + tap * 2 * kTile + 16 * i,
                            column < 0 ? _mm512_setzero_si512()
                                       : _mm512_or_si512(low_column(buffer, column),

@@ -23,7 +23,8 @@ using amx::kTile;
 constexpr int64_t kGradBytes = 4096 << 10;   // that are packed at once for all threads
 constexpr int64_t kOwnBytes = 1024 << 10;    // or for each: stays in the second-level cache
 constexpr int64_t kGroupBytes = 2048 << 10;  // of the groups' sums
-constexpr int64_t kGroups = 16;              // of windows: whatever threads there are
+// Of windows: whatever threads there are, so that sums are the same.
+constexpr int64_t kGroups = 16, kLeastGroups = 8;
 
 /// Sums over all positions of `windows` windows of the products of two strips of channels; `add`:
 /// to what is there.
@@ -251,7 +252,8 @@ AmxConvWeightGrad::AmxConvWeightGrad(const AmxConvShape& shape)
   const int64_t sums = 4 * pairs * taps * kBlock * kBlock;
   divide(1);
   if (kGroupBytes / sums >= kGroups) {
-    if (window > kOwnBytes) divide(std::min(div_up(window, kOwnBytes), taps_.grid[0]));
+    const int64_t windows = std::max(div_up(window, kOwnBytes), div_up(kLeastGroups, s_.batch));
+    divide(std::min(windows, taps_.grid[0]));
     groups_ = std::min(kGroups, s_.batch * windows_);
     round_ = std::clamp<int64_t>(kOwnBytes / window, 1, div_up(s_.batch * windows_, groups_));
   } else {

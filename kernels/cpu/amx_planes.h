@@ -110,39 +110,51 @@ template <int64_t kLanes>
 inline void place_windows(const AmxTaps& t, const AmxConvShape& given, const uint16_t* image,
                           int64_t channel, const AmxConvShape::Pair& phase, int64_t first,
                           int64_t rows, uint16_t* out) {
+  struct Part {  // of the filter
+    int64_t channel, row;
+    RowPiece piece;
+  };
   const int64_t columns = given.kernel[1], held = given.pixel_rows();
-  alignas(64) uint16_t index[32];
+  std::array<Part, kAmxDepth> parts;
+  size_t part_count = 0;
+  for (int64_t c = 0; c < given.channels; ++c) {
+    for (int64_t a = 0; a < held; ++a) {
+      const int64_t at = (c * held + a) * columns - channel;
+      const __mmask32 mask = lanes(at, at + columns) & lanes(0, kLanes);
+      if (mask == 0) continue;
+      alignas(64) uint16_t index[32];
+      for (int64_t b = std::max<int64_t>(at, 0); b < std::min(at + columns, kLanes); ++b) {
+        index[b] = static_cast<uint16_t>((b - at) * given.dilations[1]);
+      }
+      parts[part_count++] = {
+          c, a * given.dilations[0], {nullptr, _mm512_maskz_loadu_epi16(mask, index), mask}};
+    }
+  }
+  // Few pieces stay in registers; those without lanes give nothing.
+  struct Place {
+    size_t pieces;
+    void (*run)(const RowPiece*, const AmxConvShape&, int64_t, uint16_t*);
+  };
+  constexpr Place kPlaces[] = {{1, place_pixels<kLanes, 1>},
+                               {3, place_pixels<kLanes, 3>},
+                               {5, place_pixels<kLanes, 5>},
+                               {9, place_pixels<kLanes, 9>},
+                               {kAmxDepth, place_pixels<kLanes, kAmxDepth>}};
   for (int64_t j = 0; j < rows; ++j, out += t.pitch * kLanes) {
+    const int64_t top = (first + j) * given.strides[0] + phase[0] - given.pads[0];
     std::array<RowPiece, kAmxDepth> pieces;
     size_t count = 0;
-    for (int64_t c = 0; c < given.channels; ++c) {
-      for (int64_t a = 0; a < held; ++a) {
-        const int64_t at = (c * held + a) * columns - channel;
-        const int64_t h =
-            (first + j) * given.strides[0] + phase[0] - given.pads[0] + a * given.dilations[0];
-        const __mmask32 mask = lanes(at, at + columns) & lanes(0, kLanes);
-        if (h < 0 || h >= given.x[0] || mask == 0) continue;
-        for (int64_t b = std::max<int64_t>(at, 0); b < std::min(at + columns, kLanes); ++b) {
-          index[b] = static_cast<uint16_t>((b - at) * given.dilations[1]);
-        }
-        pieces[count++] = {image + (c * given.x[0] + h) * given.x[1],
-                           _mm512_maskz_loadu_epi16(mask, index), mask};
-      }
+    for (size_t k = 0; k < part_count; ++k) {
+      const int64_t h = top + parts[k].row;
+      if (h < 0 || h >= given.x[0]) continue;
+      pieces[count] = parts[k].piece;
+      pieces[count++].row = image + (parts[k].channel * given.x[0] + h) * given.x[1];
     }
-    // Few pieces stay in registers; those without lanes give nothing.
-    const size_t least = count <= 1   ? 1
-                         : count <= 3 ? 3
-                         : count <= 5 ? 5
-                         : count <= 9 ? 9
-                                      : kAmxDepth;
-    std::fill(pieces.begin() + count, pieces.begin() + least,
+    const Place* place = kPlaces;
+    while (place->pieces < count) ++place;
+    std::fill(pieces.begin() + count, pieces.begin() + place->pieces,
               RowPiece{image, _mm512_setzero_si512(), 0});
-    const auto place = least == 1   ? place_pixels<kLanes, 1>
-                       : least == 3 ? place_pixels<kLanes, 3>
-                       : least == 5 ? place_pixels<kLanes, 5>
-                       : least == 9 ? place_pixels<kLanes, 9>
-                                    : place_pixels<kLanes, kAmxDepth>;
-    place(pieces.data(), given, t.pitch, out);
+    place->run(pieces.data(), given, t.pitch, out);
   }
 }
 

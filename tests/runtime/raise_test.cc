@@ -375,6 +375,20 @@ TEST_CASE("raise: an embedding straight into a product becomes a table") {
   check_raised([&](Case& c) { build(c, 6, 31, true, false); }, as_it_was);
 }
 
+TEST_CASE("raise: a bias stays behind few rows of a product") {
+  const auto build = [](Case& c, int64_t rows) {
+    const Var x = c.input("x", {rows, 4}), w = c.input("w", {4, 5}), bias = c.input("b", {5});
+    const Var ids = c.b.constant(Tensor::from<int64_t>({0, 2, 1, 1}, {4}));
+    const Var product = c.b.add(Op::kMatMul, {x, w}, MatMulAttrs{});
+    c.result(c.b.add(Op::kGather, {product, ids}, AxisAttrs{0}) + bias);
+  };
+  // 4 ids are fewer than twice 3 rows: adding to the rows that are read costs less.
+  const Graph g = check_raised([&](Case& c) { build(c, 3); }, {"Add", "Gather", "MatMul"});
+  for (const Node& node : g.nodes()) {
+    if (node.op == Op::kAdd) CHECK(g.type(node.outputs[0]).shape == Shape{4, 5});
+  }
+}
+
 TEST_CASE("raise: no table where rows are not moved as wholes") {
   check_raised(
       [](Case& c) {
