@@ -32,8 +32,8 @@ namespace {
 class Raise final : public Pass {
  public:
   explicit Raise(Evaluator evaluator) : evaluator_(std::move(evaluator)) {
-    for (const auto family :
-         {raise_activation_rules, raise_norm_rules, raise_attention_rules, raise_table_rules}) {
+    for (const auto family : {raise_activation_rules, raise_norm_rules, raise_attention_rules,
+                              raise_patch_rules, raise_table_rules}) {
       const auto rules = family();
       rules_.insert(rules_.end(), rules.begin(), rules.end());
     }

@@ -48,6 +48,7 @@ struct RaiseRule {
 std::span<const RaiseRule> raise_activation_rules();
 std::span<const RaiseRule> raise_norm_rules();
 std::span<const RaiseRule> raise_attention_rules();
+std::span<const RaiseRule> raise_patch_rules();
 std::span<const RaiseRule> raise_table_rules();
 
 }  // namespace trainrt

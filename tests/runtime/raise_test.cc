@@ -389,6 +389,64 @@ TEST_CASE("raise: a bias stays behind few rows of a product") {
   }
 }
 
+TEST_CASE("raise: patches that are read as tokens become rows of a product") {
+  const auto attributes = [](std::vector<int64_t> strides) {
+    ConvAttrs a;
+    a.dilations.assign(strides.size(), 1);
+    a.pads_begin.assign(strides.size(), 0);
+    a.pads_end = a.pads_begin;
+    a.strides = std::move(strides);
+    return a;
+  };
+  const auto convolve = [](Case& c, Shape x, Shape w, bool bias, const ConvAttrs& attrs) {
+    const Var image = c.input("x", std::move(x)), filters = c.input("w", w);
+    return bias ? c.b.add(Op::kConv, {image, filters, c.input("b", {w[0]})}, attrs)
+                : c.b.add(Op::kConv, {image, filters}, attrs);
+  };
+  const auto move = [](Case& c, Var y, std::vector<int64_t> perm) {
+    return c.b.add(Op::kTranspose, {y}, PermAttrs{std::move(perm)});
+  };
+  const Shape x{2, 3, 8, 12}, w{5, 3, 4, 4};
+  const ConvAttrs square = attributes({4, 4});
+  Ops product = {"Add", "MatMul", "Reshape", "Reshape", "Reshape", "Reshape", "Transpose"};
+  check_raised(
+      [&](Case& c) {
+        const Var y = convolve(c, x, w, true, square);
+        c.result(move(c, c.b.add(Op::kReshape, {y}, ShapeAttrs{{2, 5, 6}}), {0, 2, 1}));
+      },
+      product);
+  check_raised(
+      [&](Case& c) {
+        const Var y = convolve(c, x, {5, 3, 4, 6}, true, attributes({4, 6}));
+        c.result(move(c, y, {0, 2, 3, 1}));
+      },
+      product);
+  product.erase("Add");
+  check_raised(
+      [&](Case& c) {
+        const Var y = convolve(c, {2, 2, 48}, {5, 2, 16}, false, attributes({16}));
+        c.result(move(c, y, {0, 2, 1}));
+      },
+      product);
+
+  const auto stays = [&](const Shape& image, const Shape& filters, const ConvAttrs& attrs,
+                         const std::vector<int64_t>& perm) {
+    check_raised(
+        [&](Case& c) { c.result(move(c, convolve(c, image, filters, true, attrs), perm)); },
+        {"Conv", "Transpose"});
+  };
+  const std::vector<int64_t> last{0, 2, 3, 1};
+  stays(x, w, attributes({2, 4}), last);             // windows overlap
+  stays({2, 3, 9, 12}, w, square, last);             // pixels are left out
+  stays({2, 1, 8, 12}, {5, 1, 4, 4}, square, last);  // short windows
+  stays(x, w, square, {0, 3, 2, 1});                 // pixels move too
+  ConvAttrs padded = square, grouped = square;
+  padded.pads_end = {0, 4};
+  stays({2, 3, 8, 8}, w, padded, last);
+  grouped.group = 2;
+  stays({2, 4, 8, 12}, {6, 2, 4, 4}, grouped, last);
+}
+
 TEST_CASE("raise: no table where rows are not moved as wholes") {
   check_raised(
       [](Case& c) {
