@@ -3,8 +3,8 @@
 # when everything is there already. `./setup.sh --check` only reports.
 set -euo pipefail
 
-base_packages=(bazel-bootstrap git python3 python3-venv)
-library_packages=(g++-14 libdnnl-dev catch2 libonnx-dev libonnx-testdata libprotobuf-dev protobuf-compiler libeigen3-dev libhwy-dev
+base_packages=(bazel-bootstrap git python3 python3-venv make cmake pkgconf)
+library_packages=(g++-14 libdnnl-dev catch2 libonnx-dev libonnx-testdata libprotobuf-dev protobuf-compiler libeigen3-dev libdlpack-dev libhwy-dev
   libcli11-dev nlohmann-json3-dev zlib1g-dev libstb-dev libbenchmark-dev)
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
@@ -15,6 +15,7 @@ new_enough() {
     libdnnl-dev) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 3.6 ;;
     catch2) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 3.5 ;;
     libonnx-dev | libonnx-testdata) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 1.16 ;;
+    libdlpack-dev) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 1.0 ;;
     libhwy-dev) dpkg --compare-versions "$(dpkg-query -W -f='${Version}' "$1")" ge 1.1 ;;
     *) true ;;
   esac

@@ -4,6 +4,7 @@
 
 #include "autodiff/autodiff.h"
 #include "autodiff/rule.h"
+#include "graph/call.h"
 
 namespace trainrt {
 namespace {
@@ -56,7 +57,10 @@ std::vector<bool> upstream(const Graph& graph, std::span<const ValueId> to) {
 
 Problem no_gradient(const Graph& graph, NodeId id) {
   const SourceRef& source = graph.source(graph.node(id));
-  const std::string name(op_info(graph.node(id).op).name);
+  const Node& node = graph.node(id);
+  const auto* call = std::get_if<CallAttrs>(&node.attrs);
+  const std::string name =
+      call != nullptr ? find_call(call->function)->name : std::string(op_info(node.op).name);
   Problem problem;
   problem.node = source.node.empty() ? describe(graph, id) : source.node;
   problem.op = source.op.empty() ? name : source.op;
@@ -150,7 +154,9 @@ std::vector<Var> differentiate(Builder& builder, std::span<const Seed> seeds,
       continue;
     }
     active.push_back(NodeId{n});
-    if (grad_row(node.op).kind == GradKind::kUnsupported) {
+    const GradRow& row = grad_row(node.op);
+    if (row.kind == GradKind::kUnsupported ||
+        (row.has_gradient != nullptr && !row.has_gradient(node))) {
       complete = false;
       if (node.source < 0 || reported.insert(node.source).second) {
         problems.add(no_gradient(graph, NodeId{n}));

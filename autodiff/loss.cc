@@ -51,8 +51,9 @@ int64_t class_axis_of(const LossSpec& spec, const TensorType& output) {
 
 std::string output_label(const LossSpec& spec) { return spec.output.empty() ? "y" : spec.output; }
 
-[[noreturn]] void mismatch(const LossSpec& spec, const TensorType& output, const Shape& expected,
-                           const Shape& given) {
+[[noreturn]] void mismatch(const LossSpec& spec, const TensorType& output, const Shape& given) {
+  const TensorType type = target_type(spec, output);
+  const Shape& expected = type.shape;
   std::string text = "loss " + std::string(loss_name(spec.kind)) + ": ";
   const std::string label = output_label(spec);
   if (!expected.empty() && !given.empty() && expected[0] != given[0]) {
@@ -60,7 +61,7 @@ std::string output_label(const LossSpec& spec) { return spec.output.empty() ? "y
             " targets; ";
   }
   throw Error(ErrorCode::kInput, text + "output " + label + " is " + to_string(output) +
-                                     ", its target must be " + to_string(expected) + " and is " +
+                                     ", its target must be " + to_string(type) + " and has shape " +
                                      to_string(given));
 }
 
@@ -74,7 +75,7 @@ Var class_loss(const LossSpec& spec, Var y, Var target) {
   if (target.rank() == y.rank() && target.shape().back() == 1) {
     target = squeeze(target, {-1});
   }
-  if (target.shape() != expected) mismatch(spec, y.type(), expected, target.shape());
+  if (target.shape() != expected) mismatch(spec, y.type(), target.shape());
   if (!is_integer(target.dtype())) {
     throw Error(ErrorCode::kInput, "loss " + std::string(loss_name(spec.kind)) +
                                        ": the target holds class ids and must be of an integer "
@@ -189,7 +190,7 @@ Var build_loss(const LossSpec& spec, Var output, Var target) {
       loss = class_loss(spec, output, target);
     } else {
       if (target.shape() != output.shape()) {
-        mismatch(spec, output.type(), output.shape(), target.shape());
+        mismatch(spec, output.type(), target.shape());
       }
       loss = mean_of(elementwise_loss(spec.kind, output, cast(target, output.dtype())));
     }

@@ -28,34 +28,6 @@ const OptimizerInfo& info_of(OptimizerKind kind) {
   throw Error(ErrorCode::kInternal, "unknown optimizer kind");
 }
 
-/// A key that an optimizer takes: where its value goes and what it may be.
-struct Key {
-  std::string_view name;
-  double* value;
-  double below;  // values lie in [0, below)
-};
-
-std::vector<Key> keys_of(OptimizerAttrs& attrs, double* lr) {
-  std::vector<Key> keys = {{"lr", lr, INFINITY}, {"weight_decay", &attrs.weight_decay, INFINITY}};
-  switch (attrs.kind) {
-    case OptimizerKind::kSgd:
-      break;
-    case OptimizerKind::kMomentum:
-      keys.push_back({"dampening", &attrs.dampening, INFINITY});
-      [[fallthrough]];
-    case OptimizerKind::kNesterov:  // PyTorch allows no dampening here
-      keys.push_back({"momentum", &attrs.momentum, INFINITY});
-      break;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-      keys.push_back({"beta1", &attrs.beta1, 1});
-      keys.push_back({"beta2", &attrs.beta2, 1});
-      keys.push_back({"eps", &attrs.epsilon, INFINITY});
-      break;
-  }
-  return keys;
-}
-
 [[noreturn]] void usage(const std::string& text, const std::string& what) {
   throw Error(ErrorCode::kUsage, "optimizer '" + text + "': " + what);
 }
@@ -72,15 +44,13 @@ void set_key(const std::string& text, const std::string& pair, OptimizerAttrs& a
   if (equals == std::string::npos) usage(text, "'" + pair + "' is not of the form key=value");
   const std::string name = pair.substr(0, equals), value = pair.substr(equals + 1);
   double ignored = 0;
-  const std::vector<Key> keys = keys_of(attrs, lr != nullptr ? lr : &ignored);
-  for (const Key& key : keys) {
+  const std::vector<OptimizerKey> keys = optimizer_keys(attrs, lr != nullptr ? lr : &ignored);
+  for (const OptimizerKey& key : keys) {
     if (key.name != name) continue;
     double number = 0;
     const auto [stop, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || stop != value.data() + value.size() || !(number >= 0) ||
-        !(number < key.below)) {
-      usage(text, name + " must be a number of 0 or more" + (key.below == 1 ? " and below 1" : "") +
-                      ", not '" + value + "'");
+    if (error != std::errc() || stop != value.data() + value.size() || !key.takes(number)) {
+      usage(text, name + " must be " + key.rule() + ", not '" + value + "'");
     }
     *key.value = number;
     return;
@@ -103,6 +73,32 @@ class UpdateSection {
 };
 
 }  // namespace
+
+std::string OptimizerKey::rule() const {
+  return std::string("a number of 0 or more") + (below == 1 ? " and below 1" : "");
+}
+
+std::vector<OptimizerKey> optimizer_keys(OptimizerAttrs& attrs, double* lr) {
+  std::vector<OptimizerKey> keys = {{"lr", lr, INFINITY},
+                                    {"weight_decay", &attrs.weight_decay, INFINITY}};
+  switch (attrs.kind) {
+    case OptimizerKind::kSgd:
+      break;
+    case OptimizerKind::kMomentum:
+      keys.push_back({"dampening", &attrs.dampening, INFINITY});
+      [[fallthrough]];
+    case OptimizerKind::kNesterov:  // PyTorch allows no dampening here
+      keys.push_back({"momentum", &attrs.momentum, INFINITY});
+      break;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      keys.push_back({"beta1", &attrs.beta1, 1});
+      keys.push_back({"beta2", &attrs.beta2, 1});
+      keys.push_back({"eps", &attrs.epsilon, INFINITY});
+      break;
+  }
+  return keys;
+}
 
 OptimizerAttrs parse_optimizer(const std::string& text, double* lr) {
   const size_t colon = text.find(':');
@@ -152,15 +148,21 @@ void add_updates(Builder& builder, const OptimizerAttrs& attrs, std::vector<Upda
   }
 }
 
-Var clip_scale(Builder& builder, std::span<const Var> gradients, double max_norm) {
-  if (gradients.empty()) return Var();
+Var global_norm(Builder& builder, std::span<const Var> gradients) {
   const UpdateSection section(builder);
   Var sum;
   for (Var g : gradients) {
     const Var squares = reduce_sum(square(g), all_axes(g));
     sum = sum ? sum + squares : squares;
   }
-  return minimum(builder.fill(sum.dtype(), 1), max_norm / (sqrt(sum) + 1e-6));
+  return sum ? sqrt(sum) : Var();
+}
+
+Var clip_scale(Builder& builder, std::span<const Var> gradients, double max_norm) {
+  if (gradients.empty()) return Var();
+  const UpdateSection section(builder);
+  const Var norm = global_norm(builder, gradients);
+  return minimum(builder.fill(norm.dtype(), 1), max_norm / (norm + 1e-6));
 }
 
 }  // namespace trainrt

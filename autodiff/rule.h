@@ -64,6 +64,8 @@ struct GradRow {
   GradRule rule = nullptr;
   GradKind kind = GradKind::kRule;
   uint32_t no_gradient_inputs = 0;  // bit i: input i never gets a gradient (indices, conditions)
+  /// Where only some nodes of the op have a gradient: whether this one has. Null: all have.
+  bool (*has_gradient)(const Node&) = nullptr;
 };
 
 /// The row of an op; every op has one (a test holds this).

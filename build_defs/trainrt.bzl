@@ -1,10 +1,12 @@
 """Macros that give every target of ours the same language level, threads and test setup."""
 
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
+
 _COPTS = ["-std=c++20", "-fopenmp"]
 _LINKOPTS = ["-fopenmp"]
 
 def trainrt_library(name, copts = [], **kwargs):
-    native.cc_library(
+    cc_library(
         name = name,
         copts = _COPTS + copts,
         linkopts = _LINKOPTS,
@@ -13,7 +15,7 @@ def trainrt_library(name, copts = [], **kwargs):
     )
 
 def trainrt_binary(name, copts = [], **kwargs):
-    native.cc_binary(
+    cc_binary(
         name = name,
         copts = _COPTS + copts,
         linkopts = _LINKOPTS,
@@ -21,7 +23,7 @@ def trainrt_binary(name, copts = [], **kwargs):
     )
 
 def trainrt_test(name, deps = [], copts = [], size = "small", **kwargs):
-    native.cc_test(
+    cc_test(
         name = name,
         copts = _COPTS + copts,
         linkopts = _LINKOPTS,

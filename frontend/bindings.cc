@@ -8,10 +8,6 @@
 namespace trainrt {
 namespace {
 
-std::string expected(const Port& port) {
-  return std::string(dtype_name(port.dtype)) + (port.has_shape ? " " + to_string(port) : "");
-}
-
 bool same_kind(DType declared, DType given) {
   return is_float(declared) ? is_float(given) : declared == given;
 }
@@ -19,15 +15,6 @@ bool same_kind(DType declared, DType given) {
 // Some exporters call every free dim "?" or "-1".
 bool is_name(const std::string& symbol) {
   return std::any_of(symbol.begin(), symbol.end(), [](unsigned char c) { return std::isalpha(c); });
-}
-
-bool shape_fits(const Port& port, const Shape& shape) {
-  if (!port.has_shape) return true;
-  if (shape.size() != port.dims.size()) return false;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (port.dims[i].size >= 0 && port.dims[i].size != shape[i]) return false;
-  }
-  return true;
 }
 
 bool is_sequence(const Port& port) {
@@ -61,6 +48,19 @@ std::string to_string(const Port& port) {
     text += d.size >= 0 ? std::to_string(d.size) : d.symbol.empty() ? "?" : d.symbol;
   }
   return text + "]";
+}
+
+std::string declared_type(const Port& port) {
+  return std::string(dtype_name(port.dtype)) + (port.has_shape ? to_string(port) : "");
+}
+
+bool shape_fits(const Port& port, const Shape& shape) {
+  if (!port.has_shape) return true;
+  if (shape.size() != port.dims.size()) return false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (port.dims[i].size >= 0 && port.dims[i].size != shape[i]) return false;
+  }
+  return true;
 }
 
 namespace {
@@ -104,7 +104,7 @@ class BindingCheck {
       known_.insert(port.name);
       if (!odd && check_binding(port.name, port, it->second)) check_symbols(port, it->second.type);
     } else if (!odd && port.kind == PortKind::kTensor) {
-      fault("input " + port.name + ": no value given, expected " + expected(port));
+      fault("input " + port.name + ": no value given, expected " + declared_type(port));
     }
   }
 
@@ -121,11 +121,8 @@ class BindingCheck {
   bool check_binding(const std::string& name, const Port& port, const InputBinding& binding) {
     const TensorType& type = binding.type;
     const std::optional<Tensor>& value = binding.value;
-    if (!same_kind(port.dtype, type.dtype)) {
-      fault("input " + name + " is " + std::string(dtype_name(port.dtype)) + ", given " +
-            std::string(dtype_name(type.dtype)));
-    } else if (!shape_fits(port, type.shape)) {
-      fault("input " + name + ": expected " + to_string(port) + ", given " + to_string(type.shape));
+    if (!same_kind(port.dtype, type.dtype) || !shape_fits(port, type.shape)) {
+      fault("input " + name + ": expected " + declared_type(port) + ", given " + to_string(type));
     } else if (value && (value->shape() != type.shape || !same_kind(port.dtype, value->dtype()))) {
       fault("input " + name + ": the value is " + std::string(dtype_name(value->dtype())) +
             to_string(value->shape()) + ", its type says " + to_string(type));

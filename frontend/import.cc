@@ -7,6 +7,7 @@
 #include "frontend/functions.h"
 #include "frontend/onnx_dtype.h"
 #include "frontend/parameters.h"
+#include "frontend/registered_ops.h"
 
 namespace trainrt {
 namespace {
@@ -369,7 +370,8 @@ class Importer {
                               "': taken as 1");
       }
     }
-    n.row = find_lowering(n.domain, n.op, n.opset);
+    n.row = find_registered(n.domain, n.op, n.opset);
+    if (n.row == nullptr) n.row = find_lowering(n.domain, n.op, n.opset);
     ++m_.op_counts[n.domain.empty() ? n.op : n.domain + "::" + n.op];
     for (const onnx::AttributeProto& a : node.attribute()) {
       const BoundAttribute bound = resolve_attribute(a, scope, site);
@@ -450,6 +452,7 @@ std::unique_ptr<ImportedModel> import_model(std::unique_ptr<ImportedModel> model
   importer.run();
   importer.problems().throw_if_any(ErrorCode::kInvalidModel, what + ": the model is invalid:");
   mark_needed(*model, model->graph);
+  model->torch = read_torch_metadata(model->proto);
   find_parameters(*model);
   warn_of_versions(*model);
   return model;

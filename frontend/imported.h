@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "frontend/decode.h"
 #include "frontend/lower.h"
 #include "frontend/onnx_model.h"
+#include "frontend/torch_metadata.h"
 
 namespace trainrt {
 
@@ -33,6 +35,9 @@ struct ImportedNode {
   std::vector<ImportedAttr> attrs;
   const LoweringRow* row = nullptr;  // null: no lowering
   bool needed = false;               // for an output of the graph
+  /// The module it belongs to (frontend/scope.h), and the scope in its name: the exporter numbers
+  /// the scopes of a module that is called again ("act", "act_1").
+  std::string module, scope;
 
   const ImportedAttr* find(std::string_view attr) const {
     for (const ImportedAttr& a : attrs) {
@@ -58,14 +63,23 @@ struct ImportedValue {
 enum class WeightUse : uint8_t { kConstant, kParameter, kBuffer, kTied };
 
 /// A stored tensor: an initializer or the value of a Constant node.
+/// A whole weight of the framework that one of the file holds.
+struct WeightOrigin {
+  std::string name;
+  bool transposed = false;
+  Shape shape;  // in the framework
+};
+
 struct ImportedWeight {
   WeightInfo info;
-  int32_t slot = -1;  // -1: value is held here only
+  std::optional<WeightOrigin> origin;  // where it can be told
+  int32_t slot = -1;                   // -1: value is held here only
   Stored stored;
   bool initializer = true;
   bool is_float = false;
   WeightUse use = WeightUse::kConstant;
-  // kTied: the parameter it is one with, and whether this one is its transpose.
+  // The parameter with the same values, and whether this one is its transpose. kTied: the one it is
+  // one with.
   int32_t tied_to = -1;
   bool tied_transposed = false;
   /// Index, in for_each_node's order, of the Identity that gives this buffer its name; the writer
@@ -78,6 +92,7 @@ struct ImportedModel {
   std::unordered_map<const void*, int32_t> slots;  // Slot::key() to index
   std::vector<Stored> stored;                      // by slot index
   std::map<std::string, int64_t> opsets;
+  TorchMetadata torch;
 
   ImportedGraph graph;
   std::vector<ImportedValue> values;
@@ -85,6 +100,7 @@ struct ImportedModel {
   std::vector<Port> inputs, outputs;    // ports of graph.inputs and graph.outputs
   std::vector<std::string> odd_inputs;  // by input; why it is no tensor trainrt knows, or empty
   std::vector<bool> float_outputs;      // by output; true also when the type is not declared
+  std::vector<ModuleInfo> modules;
   std::map<std::string, int64_t> op_counts;
   std::vector<std::string> warnings;
 };

@@ -27,12 +27,16 @@ Evaluator bounded_evaluator(const Evaluator& evaluator) {
 }
 
 /// The nodes that v is computed from and that were not evaluated before, in order; Input nodes are
-/// among them.
-std::vector<NodeId> Specializer::ancestors(Var v) const {
+/// among them. `varying`: whether it also depends on evaluated values that may differ in another
+/// call.
+std::vector<NodeId> Specializer::ancestors(Var v, bool* varying) const {
   std::set<NodeId> seen;
   std::vector<NodeId> open;
   auto visit = [&](ValueId value) {
-    if (known_.contains(value)) return;
+    if (known_.contains(value)) {
+      *varying |= varying_.contains(value);
+      return;
+    }
     const NodeId producer = result.graph.value(value).producer;
     if (seen.insert(producer).second) open.push_back(producer);
   };
@@ -47,24 +51,26 @@ std::vector<NodeId> Specializer::ancestors(Var v) const {
 
 Tensor Specializer::constant_of(Var v, const std::string& what) {
   if (const std::optional<Tensor> known = b.constant_value(v)) return *known;
-  if (const auto known = known_.find(v.id()); known != known_.end()) return known->second;
-  const std::vector<NodeId> nodes = ancestors(v);
+  if (const auto known = decided_.find(v.id()); known != decided_.end()) return known->second;
+  bool varying = false;
+  const std::vector<NodeId> nodes = ancestors(v, &varying);
   std::vector<std::string> wanted, computed;  // inputs whose value would do, and those of floats
   int64_t wanted_size = 0;
-  bool weights = false;
   for (NodeId id : nodes) {
     const Node& n = result.graph.node(id);
     if (n.op != Op::kInput) continue;
     const InputAttrs& input = std::get<InputAttrs>(n.attrs);
     if (input.role == InputRole::kRng) computed.push_back("random numbers");
-    weights |= input.role == InputRole::kParameter || input.role == InputRole::kBuffer;
+    varying |= input.role == InputRole::kParameter || input.role == InputRole::kBuffer;
     if (input.role != InputRole::kData) continue;
     (is_float(input.dtype) ? computed : wanted).push_back(input.name);
     if (!is_float(input.dtype)) wanted_size += element_count(input.shape);
   }
   // Values of small integer inputs become part of the graph, which folds everything behind them.
-  if (contents && (!computed.empty() || weights || wanted_size > kMaxBoundInput)) {
-    const Tensor value = evaluate(v, nodes, what);
+  if (contents && (!computed.empty() || varying || wanted_size > kMaxBoundInput)) {
+    // A copy: it may be an input or a weight itself, which the next call finds with other contents.
+    const Tensor value = evaluate(v, nodes, what).clone();
+    decided_.emplace(v.id(), value);
     result.decisions.push_back({v.id(), value});
     return value;
   }
@@ -87,7 +93,8 @@ Tensor Specializer::constant_of(Var v, const std::string& what) {
 }
 
 Tensor Specializer::input_contents(const InputAttrs& input) const {
-  if (contents) return contents.of(input);
+  // A copy: the caller may write to its tensors, and steps to the weights, while the plan lives.
+  if (contents) return contents.of(input).clone();
   return stored_by_name_.at(input.name)->stored.value.to(options.working);
 }
 
@@ -97,6 +104,7 @@ Tensor Specializer::evaluate(Var v, const std::vector<NodeId>& nodes, const std:
     const Node& n = result.graph.node(id);
     if (n.op == Op::kInput) {
       known_[n.outputs[0]] = input_contents(std::get<InputAttrs>(n.attrs));
+      varying_.insert(n.outputs[0]);
       continue;
     }
     if (const auto constant = b.constant_value(b.wrap(n.outputs[0]))) {
@@ -104,7 +112,11 @@ Tensor Specializer::evaluate(Var v, const std::vector<NodeId>& nodes, const std:
       continue;
     }
     std::vector<Tensor> inputs;
-    for (ValueId input : n.inputs) inputs.push_back(known_.at(input));
+    bool varying = false;
+    for (ValueId input : n.inputs) {
+      inputs.push_back(known_.at(input));
+      varying |= varying_.contains(input);
+    }
     std::vector<TensorType> types;
     for (ValueId output : n.outputs) {
       types.push_back(result.graph.type(output));
@@ -115,8 +127,13 @@ Tensor Specializer::evaluate(Var v, const std::vector<NodeId>& nodes, const std:
                                       " must be known when the plan is built, but is too costly to "
                                       "compute then"};
     }
-    const std::vector<Tensor> outputs = compute(n.op, n.attrs, inputs, types);
-    for (size_t k = 0; k < outputs.size(); ++k) known_[n.outputs[k]] = outputs[k];
+    // Hooks see the run of the step only.
+    const std::vector<Tensor> outputs =
+        n.op == Op::kHook ? inputs : compute(n.op, n.attrs, inputs, types);
+    for (size_t k = 0; k < n.outputs.size(); ++k) {
+      known_[n.outputs[k]] = outputs[k];
+      if (varying) varying_.insert(n.outputs[k]);
+    }
   }
   return known_.at(v.id());
 }

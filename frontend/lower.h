@@ -50,6 +50,7 @@ class LowerContext {
   const SpecializeOptions& options;
   const int64_t opset;   // version of the node's domain that the file imports
   const std::string op;  // op type
+  std::string domain;    // "" for ai.onnx
   const DType working;   // = options.working
 
   // Inputs. Optional ones that are absent give an absent Var.

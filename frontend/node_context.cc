@@ -10,7 +10,9 @@ namespace {
 class Context final : public LowerContext {
  public:
   Context(Specializer& s, const ImportedNode& node)
-      : LowerContext(s.b, s.options, node.opset, node.op), s_(s), node_(node) {}
+      : LowerContext(s.b, s.options_of(node), node.opset, node.op), s_(s), node_(node) {
+    domain = node.domain;
+  }
 
   size_t input_count() const override { return node_.inputs.size(); }
   Var in(size_t i) const override {

@@ -8,6 +8,8 @@
 #include "frontend/imported.h"
 #include "frontend/listing.h"
 #include "frontend/specialize.h"
+#include "frontend/splice.h"
+#include "frontend/state_layout.h"
 #include "frontend/tied_weights.h"
 #include "frontend/writer.h"
 
@@ -17,8 +19,10 @@ struct OnnxModel::Impl {
   std::unique_ptr<ImportedModel> model;
   std::vector<WeightInfo> parameters, buffers, others;
   std::map<std::string, size_t> by_name;  // into model->weights
+  StateLayout layout;
 
   void index() {
+    layout = make_state_layout(*model);
     for (size_t i = 0; i < model->weights.size(); ++i) {
       const ImportedWeight& w = model->weights[i];
       if (!w.stored.value.defined()) continue;
@@ -71,6 +75,8 @@ const std::vector<Port>& OnnxModel::outputs() const { return impl_->model->outpu
 const std::vector<WeightInfo>& OnnxModel::parameters() const { return impl_->parameters; }
 const std::vector<WeightInfo>& OnnxModel::buffers() const { return impl_->buffers; }
 const std::vector<WeightInfo>& OnnxModel::other_weights() const { return impl_->others; }
+const std::vector<ModuleInfo>& OnnxModel::modules() const { return impl_->model->modules; }
+const StateLayout& OnnxModel::state_layout() const { return impl_->layout; }
 
 Tensor OnnxModel::weight(const std::string& name) const {
   const auto it = impl_->by_name.find(name);
@@ -93,6 +99,32 @@ Specialized OnnxModel::specialize(const std::map<std::string, InputBinding>& inp
                                   const SpecializeOptions& options, const Evaluator& evaluator,
                                   Diagnostics& problems, const Contents& contents) const {
   return specialize_model(*impl_->model, inputs, options, evaluator, problems, contents);
+}
+
+OnnxModel OnnxModel::with_submodule(const std::string& target, const OnnxModel& part) const {
+  OnnxModel result;
+  auto model = std::make_unique<ImportedModel>();
+  model->proto = splice(*impl_->model, target, *part.impl_->model);
+  result.impl_->model = import_model(std::move(model), "model", ".");
+  result.impl_->index();
+  return result;
+}
+
+ModelInfo OnnxModel::info() const {
+  const onnx::ModelProto& proto = impl_->model->proto;
+  ModelInfo info;
+  info.name = proto.graph().name();
+  info.doc = proto.doc_string();
+  info.producer = proto.producer_name();
+  info.producer_version = proto.producer_version();
+  info.domain = proto.domain();
+  info.model_version = proto.model_version();
+  info.ir_version = proto.ir_version();
+  info.opsets = impl_->model->opsets;
+  for (const auto& p : proto.metadata_props()) info.metadata[p.key()] = p.value();
+  info.op_counts = op_counts();
+  info.graph = text();
+  return info;
 }
 
 void OnnxModel::save(const std::string& path, const std::map<std::string, Tensor>& values) const {

@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "frontend/state_layout.h"
 #include "graph/builder.h"
 #include "graph/graph.h"
 #include "trainrt/error.h"
+#include "trainrt/model_info.h"
 #include "trainrt/tensor.h"
 
 namespace trainrt {
@@ -41,6 +43,10 @@ struct Port {
 };
 /// "[n,4]"
 std::string to_string(const Port& port);
+/// "float32[n,4]", without a shape where the file has none.
+std::string declared_type(const Port& port);
+/// Whether the rank and the fixed dims are those declared.
+bool shape_fits(const Port& port, const Shape& shape);
 /// "x[3]": entry 3 of the sequence x.
 std::string entry_name(const std::string& port, size_t entry);
 /// The port that a name belongs to: its own, or that of an entry. Null when there is none.
@@ -56,6 +62,30 @@ struct WeightInfo {
   DType dtype = DType::kFloat32;  // as stored
   Shape shape;
   std::string reason;  // why it is, or is not, a parameter
+};
+
+/// A module of the original framework, as far as the file tells.
+struct ModuleInfo {
+  std::string path;   // dotted; "" is the root
+  std::string type;   // "Linear", "Conv2d", …; empty where nothing tells it
+  std::string extra;  // what stands between the parentheses when it is printed
+};
+
+/// Sees where a graph that is being built enters and leaves calls of modules, and may put other
+/// values in the place of those that cross the border. Calls nest.
+class ModuleBorders {
+ public:
+  virtual ~ModuleBorders() = default;
+  /// A graph is about to be built.
+  virtual void begin() = 0;
+  /// Paths of the modules that it wants to see.
+  virtual const std::vector<std::string>& modules() const = 0;
+  /// What the call reads that is neither stored in the file nor known when the plan is built.
+  virtual void enter(Builder& b, const std::string& module, const std::vector<std::string>& names,
+                     std::vector<Var>& inputs) = 0;
+  /// What is read of the call's results outside of it.
+  virtual void leave(Builder& b, const std::string& module, const std::vector<std::string>& names,
+                     std::vector<Var>& outputs) = 0;
 };
 
 /// What a call binds an input to.
@@ -78,6 +108,9 @@ struct SpecializeOptions {
   bool dropout = true;  // false: Dropout is the identity in train mode too
   /// QuantizeLinear passes the gradient of what it does not clamp on to its input.
   bool straight_through = false;
+  /// Modes of modules that differ from `training`, by path; the nearest one above a node counts.
+  std::map<std::string, bool> modes = {};
+  ModuleBorders* borders = nullptr;  // may be null
 };
 
 /// What a model is being run on, for values that no plan can be built without: branches taken, trip
@@ -140,6 +173,11 @@ class OnnxModel {
   /// Float weights of rank >= 1 that are neither, with the reason.
   const std::vector<WeightInfo>& other_weights() const;
 
+  /// The tree of modules, a parent before its children, the root first.
+  const std::vector<ModuleInfo>& modules() const;
+  /// Where the framework's tensors lie in parameters() and buffers().
+  const StateLayout& state_layout() const;
+
   /// The stored value; float16 and bfloat16 stay as they are. Throws Error(kInput) for an unknown
   /// name.
   Tensor weight(const std::string& name) const;
@@ -160,6 +198,11 @@ class OnnxModel {
   Specialized specialize(const std::map<std::string, InputBinding>& inputs,
                          const SpecializeOptions& options, const Evaluator& evaluator,
                          Diagnostics& problems, const Contents& contents = {}) const;
+
+  /// This model with another one in the place of a module. See Module::set_submodule.
+  OnnxModel with_submodule(const std::string& target, const OnnxModel& part) const;
+  /// What the file says of itself.
+  ModelInfo info() const;
 
   /// Writes the same model with new values for some weights (file names, any float dtype, converted
   /// to the stored one), BatchNormalization and Dropout in their inference form (what other

@@ -4,6 +4,8 @@
 #include <unordered_map>
 
 #include "frontend/onnx_dtype.h"
+#include "frontend/registered_ops.h"
+#include "frontend/scope.h"
 
 namespace trainrt {
 namespace {
@@ -73,8 +75,9 @@ class Reach {
       if (to != nullptr && dtype_from_onnx(to->proto->i(), &dtype) && !is_float(dtype)) return;
       if (to != nullptr && is_narrow_integer(to->proto->i())) return;
     }
+    const bool all = n.row == nullptr || find_gradient_rule(n.domain, n.op);
     for (size_t i = 0; i < n.inputs.size(); ++i) {
-      if (n.row == nullptr || flows_through(n.row->differentiable, i)) mark(n.inputs[i]);
+      if (all || flows_through(n.row->differentiable, i)) mark(n.inputs[i]);
     }
   }
 
@@ -178,6 +181,17 @@ void find_buffers(ImportedModel& m, std::vector<bool>& shared) {
   }
 }
 
+/// Why the file's own account of the module makes a weight a constant; "" when it does not.
+std::string constant_in_module(const TorchMetadata& torch, const ImportedWeight& w) {
+  if (!torch.has_signature()) return "";
+  const std::string& name = w.info.name;
+  if (torch.is_buffer(name)) return "a buffer of the exported module, as the file says";
+  if (torch.folded_from.contains(name) && torch.parameters_in(name).empty()) {
+    return "the exporter computed it from none of the module's parameters, as the file says";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<bool> differentiable_values(const ImportedModel& model) { return Reach(model).run(); }
@@ -224,6 +238,8 @@ void find_parameters(ImportedModel& m) {
       reason = "a constant that a function's attribute gives";
     } else if (is_constant_name(w.info.name) || (size == 1 && is_made_up_name(w.info.name))) {
       reason = "a constant written in the code of the model, as its name tells";
+    } else if (std::string why = constant_in_module(m.torch, w); !why.empty()) {
+      reason = std::move(why);
     } else if (!trained[i]) {
       reason = readers[i].empty() ? "no node that an output needs reads it"
                                   : "no differentiable path leads from it to a float output";
@@ -234,6 +250,7 @@ void find_parameters(ImportedModel& m) {
     }
   }
   name_weights(m);
+  find_modules(m);
 }
 
 }  // namespace trainrt

@@ -29,7 +29,7 @@ std::vector<bool> differentiable_values(const ImportedModel& model);
 bool is_constant_name(const std::string& name);
 bool is_made_up_name(const std::string& name);
 
-/// Fills `original`, `transposed` and `module` of every weight.
+/// Fills `original`, `transposed`, `module` and `origin` of every weight.
 void name_weights(ImportedModel& model);
 
 }  // namespace trainrt

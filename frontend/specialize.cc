@@ -4,6 +4,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "frontend/module_calls.h"
+#include "frontend/scope.h"
 #include "frontend/specializer.h"
 
 namespace trainrt {
@@ -144,9 +146,161 @@ Specialized Specializer::run(const std::map<std::string, InputBinding>& inputs) 
   return std::move(result);
 }
 
+const SpecializeOptions& Specializer::options_of(const ImportedNode& node) const {
+  if (options.modes.empty()) return options;
+  const std::string& path = node.module;
+  bool training = options.training;
+  size_t nearest = 0;
+  for (const auto& [module, mode] : options.modes) {
+    if (module.size() >= nearest && is_inside(path, module)) {
+      nearest = module.size();
+      training = mode;
+    }
+  }
+  return training == options.training ? options : other_mode;
+}
+
 void Specializer::lower_graph(const ImportedGraph& graph) {
+  if (options.borders != nullptr) return lower_calls(graph);
   for (const ImportedNode& node : graph.nodes) {
     if (node.needed) lower_node(node);
+  }
+}
+
+/// The node's formulas see constants; what they give passes a Call that has the rule as its
+/// gradient.
+void Specializer::lower_with_gradient(LowerContext& context, const ImportedNode& node,
+                                      const RegisteredGradient& rule) {
+  std::vector<Var> inputs;
+  std::map<int32_t, NodeValue> outer;
+  std::map<int32_t, Var> outer_weights;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const int32_t v = node.inputs[i];
+    if (v < 0 || outer.contains(v)) continue;
+    const Var x = tensor_of(get(v));
+    if (!x || !is_float(x.dtype())) continue;
+    const int32_t w = m.values[index(v)].weight;
+    if (w >= 0 && m.weights[index(w)].use == WeightUse::kBuffer) continue;  // to be updated
+    outer[v] = env[index(v)];
+    if (w >= 0) {
+      outer_weights[w] = x;
+      weights_[w] = stop_gradient(x);
+    } else {
+      env[index(v)] = stop_gradient(x);
+    }
+  }
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const int32_t v = node.inputs[i];
+    const auto weight = v < 0 ? outer_weights.end() : outer_weights.find(m.values[index(v)].weight);
+    const auto value = outer.find(v);
+    inputs.push_back(weight != outer_weights.end() ? weight->second
+                     : value != outer.end()        ? tensor_of(value->second)
+                     : v < 0                       ? Var()
+                                                   : tensor_of(get(v)));
+  }
+  const auto restore = [&] {
+    for (auto& [v, value] : outer) env[index(v)] = value;
+    for (auto& [w, x] : outer_weights) weights_[w] = x;
+  };
+  try {
+    node.row->lower(context);
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+  std::vector<Var> operands;
+  std::vector<TensorType> types;
+  std::vector<int32_t> outputs;
+  for (int32_t v : node.outputs) {
+    const Var y = v < 0 ? Var() : tensor_of(env[index(v)]);
+    if (!y || b.is_constant(y)) continue;  // what is known stays known
+    outputs.push_back(v);
+    operands.push_back(y);
+    types.push_back(y.type());
+  }
+  if (outputs.empty()) return;
+  const size_t count = operands.size();
+  std::vector<size_t> given;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) continue;
+    given.push_back(i);
+    operands.push_back(inputs[i]);
+  }
+  CallFunction call;
+  call.name = node.domain.empty() ? node.op : node.domain + "::" + node.op;
+  call.run = [](const CallRun& r) {
+    for (size_t i = 0; i < r.outputs.size(); ++i) r.outputs[i].copy_from(r.inputs[i]);
+  };
+  call.gradient = [rule, count, given, total = inputs.size(),
+                   name = call.name](const CallGradient& g) {
+    std::vector<Var> x(total), result(g.inputs.size());
+    std::vector<bool> needed(total);
+    for (size_t k = 0; k < given.size(); ++k) {
+      x[given[k]] = g.inputs[count + k];
+      needed[given[k]] = g.needed[count + k];
+    }
+    const std::vector<Var> gradients =
+        rule({g.b, x, g.outputs, g.output_gradients, std::move(needed)});
+    if (gradients.size() > total) {
+      throw Error(ErrorCode::kUsage, "the gradient rule of " + name + " gives " +
+                                         std::to_string(gradients.size()) + " gradients for " +
+                                         std::to_string(total) + " inputs");
+    }
+    for (size_t k = 0; k < given.size(); ++k) {
+      const size_t i = given[k];
+      if (i >= gradients.size() || !gradients[i] || !g.needed[count + k]) continue;
+      if (gradients[i].type() != x[i].type()) {
+        throw Error(ErrorCode::kUsage,
+                    "the gradient rule of " + name + " gives " + to_string(gradients[i].type()) +
+                        " for input " + std::to_string(i) + ", which is " + to_string(x[i].type()));
+      }
+      result[count + k] = gradients[i];
+    }
+    return result;
+  };
+  const std::vector<Var> passed =
+      b.add_all(Op::kCall, operands, call_attrs(add_call(std::move(call)), types));
+  for (size_t k = 0; k < outputs.size(); ++k) env[index(outputs[k])] = passed[k];
+}
+
+/// What of `values` crosses a border: tensors that are there and not known already.
+std::vector<Var> Specializer::cross(const std::vector<int32_t>& values,
+                                    std::vector<std::string>& names,
+                                    std::vector<int32_t>& crossing) const {
+  std::vector<Var> vars;
+  for (int32_t v : values) {
+    if (m.values[index(v)].weight >= 0 || is_poisoned(v)) continue;
+    const Var var = tensor_of(env[index(v)]);
+    if (!var || b.is_constant(var)) continue;
+    vars.push_back(var);
+    names.push_back(m.values[index(v)].name);
+    crossing.push_back(v);
+  }
+  return vars;
+}
+
+void Specializer::lower_calls(const ImportedGraph& graph) {
+  // What the inputs of the open calls are outside of them.
+  std::vector<std::vector<std::pair<int32_t, NodeValue>>> outer;
+  for (const CallStep& step : find_calls(m, graph, options.borders->modules())) {
+    if (step.kind == CallStep::Kind::kNode) {
+      lower_node(*step.node);
+      continue;
+    }
+    std::vector<std::string> names;
+    std::vector<int32_t> crossing;
+    std::vector<Var> vars = cross(step.values, names, crossing);
+    if (step.kind == CallStep::Kind::kEnter) {
+      options.borders->enter(b, step.module, names, vars);
+      auto& saved = outer.emplace_back();
+      for (int32_t v : crossing) saved.emplace_back(v, env[index(v)]);
+    } else {
+      options.borders->leave(b, step.module, names, vars);
+      for (auto& [v, value] : outer.back()) env[index(v)] = std::move(value);
+      outer.pop_back();
+    }
+    for (size_t i = 0; i < crossing.size(); ++i) env[index(crossing[i])] = vars[i];
   }
 }
 
@@ -182,7 +336,11 @@ void Specializer::lower_node(const ImportedNode& node) {
   }
   try {
     const std::unique_ptr<LowerContext> context = make_context(*this, node);
-    node.row->lower(*context);
+    if (const RegisteredGradient rule = find_gradient_rule(node.domain, node.op)) {
+      lower_with_gradient(*context, node, rule);
+    } else {
+      node.row->lower(*context);
+    }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (!context->wants(i)) continue;
       const int32_t v = node.outputs[i];

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "frontend/imported.h"
+#include "frontend/registered_ops.h"
 
 namespace trainrt {
 
@@ -28,12 +29,15 @@ class Specializer {
               const Evaluator& evaluator, Diagnostics& problems, const Contents& contents)
       : m(model),
         options(options),
+        other_mode(options),
         problems(problems),
         evaluator(evaluator),
         contents(contents),
         b(result.graph, bounded_evaluator(evaluator)),
         env(model.values.size()),
-        poisoned(model.values.size(), false) {}
+        poisoned(model.values.size(), false) {
+    other_mode.training = !options.training;
+  }
 
   Specialized run(const std::map<std::string, InputBinding>& inputs);
 
@@ -55,6 +59,9 @@ class Specializer {
 
   const ImportedModel& m;
   const SpecializeOptions& options;
+  SpecializeOptions other_mode;  // with the other value of `training`
+  /// The options with the mode of the node's module.
+  const SpecializeOptions& options_of(const ImportedNode& node) const;
   Diagnostics& problems;
   Specialized result;
   const Evaluator& evaluator;
@@ -80,6 +87,11 @@ class Specializer {
   Var bind_tensor(const std::string& name, DType declared, const InputBinding& binding);
   void name(const NodeValue& value, const std::string& name);
   void lower_graph(const ImportedGraph& graph);
+  void lower_calls(const ImportedGraph& graph);
+  std::vector<Var> cross(const std::vector<int32_t>& values, std::vector<std::string>& names,
+                         std::vector<int32_t>& crossing) const;
+  void lower_with_gradient(LowerContext& context, const ImportedNode& node,
+                           const RegisteredGradient& rule);
   void lower_node(const ImportedNode& node);
   void report(const ImportedNode& node, const std::string& kind, const std::string& reason) {
     problems.add({node.name, node.op, node.domain, node.opset, kind, reason});
@@ -89,7 +101,7 @@ class Specializer {
       if (v >= 0) poisoned[index(v)] = true;
     }
   }
-  std::vector<NodeId> ancestors(Var v) const;
+  std::vector<NodeId> ancestors(Var v, bool* varying) const;
   Tensor evaluate(Var v, const std::vector<NodeId>& nodes, const std::string& what);
   Tensor input_contents(const InputAttrs& input) const;
   Var weight(int32_t w);
@@ -97,7 +109,9 @@ class Specializer {
   std::map<int32_t, Var> weights_;
   std::map<std::string, const ImportedWeight*> stored_by_name_;
   std::set<const ImportedGraph*> left_out_, entered_;
-  std::map<ValueId, Tensor> known_;  // evaluated so far, for constant_of
+  std::map<ValueId, Tensor> known_;    // evaluated so far, for constant_of
+  std::set<ValueId> varying_;          // of these: what inputs or weights have a part in
+  std::map<ValueId, Tensor> decided_;  // those that constant_of gave out as decisions
   uint64_t known_bytes_ = 0;
   int64_t steps_ = 0;
   bool stopped_ = false;

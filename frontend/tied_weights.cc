@@ -67,10 +67,10 @@ void find_tied_weights(ImportedModel& m, bool tie) {
       const bool turned = same_bytes(transposed(table), w.stored.value);
       if (!turned && !same_bytes(table, w.stored.value)) continue;
       const std::string& name = m.weights[e].info.name;
+      w.tied_to = static_cast<int32_t>(e);
+      w.tied_transposed = turned;
       if (tie) {
         w.use = WeightUse::kTied;
-        w.tied_to = static_cast<int32_t>(e);
-        w.tied_transposed = turned;
         w.info.reason = "one weight with '" + name + "'" + (turned ? ", transposed" : "");
       } else {
         m.warnings.push_back("'" + name + "' and '" + w.info.name + "' hold the same values" +

@@ -1,10 +1,13 @@
 // Original names of weights: what the framework called them before the exporter did.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "frontend/parameters.h"
+#include "frontend/scope.h"
 
 namespace trainrt {
 namespace {
@@ -27,55 +30,26 @@ std::optional<std::string_view> before_output(std::string_view name) {
   return name.substr(0, at);
 }
 
-/// Elements of the list of strings that the dynamo exporter writes: "['', 'layer1', 'conv2d']".
-std::vector<std::string> parse_list(std::string_view text) {
-  std::vector<std::string> items;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '\'' && text[i] != '"') continue;
-    const size_t end = text.find(text[i], i + 1);
-    if (end == std::string_view::npos) break;
-    items.emplace_back(text.substr(i + 1, end - i - 1));
-    i = end;
-  }
-  return items;
-}
-
-/// "/net/layers.0/fc/MatMul" -> "net.layers.0.fc": scopes of the TorchScript exporter. A scope
-/// repeats the name of its container ("f", then "f.0").
-std::string torchscript_scope(std::string_view name) {
-  if (name.empty() || name[0] != '/') return "";
-  std::vector<std::string_view> parts;
-  size_t begin = 1;
-  for (size_t slash; (slash = name.find('/', begin)) != std::string_view::npos; begin = slash + 1) {
-    const std::string_view part = name.substr(begin, slash - begin);
-    const bool repeats = !parts.empty() && part.size() > parts.back().size() &&
-                         part.substr(0, parts.back().size()) == parts.back() &&
-                         part[parts.back().size()] == '.';
-    if (repeats) {
-      parts.back() = part;
-    } else {
-      parts.push_back(part);
-    }
-  }
-  std::string scope;
-  for (std::string_view p : parts) scope += (scope.empty() ? "" : ".") + std::string(p);
-  return scope;
-}
-
-std::string scope_of(const ImportedNode& node) {
-  for (const onnx::StringStringEntryProto& p : node.proto->metadata_props()) {
-    if (p.key() != "pkg.torch.onnx.name_scopes") continue;
-    const std::vector<std::string> scopes = parse_list(p.value());
-    return scopes.size() >= 2 ? scopes[scopes.size() - 2] : "";
-  }
-  return torchscript_scope(node.proto->name());
-}
-
 struct Guess {
   std::string name;
   bool transposed = false;
+  Shape shape = {};  // in the framework
   bool operator==(const Guess&) const = default;
 };
+
+/// Without dims of 1; [1] when there are no others.
+Shape squeezed(const Shape& shape) {
+  Shape result;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(result),
+               [](int64_t d) { return d != 1; });
+  return result.empty() && !shape.empty() ? Shape{1} : result;
+}
+
+/// The leading part of a name that torch numbers: "embedding" of "embedding_3".
+std::string_view without_number(std::string_view name) {
+  const size_t at = name.rfind('_');
+  return at != std::string_view::npos && is_digits(name.substr(at + 1)) ? name.substr(0, at) : name;
+}
 
 /// What the module that contains `node` calls its input `i`; "" when that cannot be told.
 Guess role(const ImportedNode& n, size_t i, const Shape& shape) {
@@ -147,6 +121,9 @@ class Namer {
       for (int32_t v : n.inputs) {
         if (v >= 0) value_readers_[v].push_back(&n);
       }
+      for (int32_t v : n.outputs) {
+        if (v >= 0) makers_[v] = &n;
+      }
     });
   }
 
@@ -155,12 +132,21 @@ class Namer {
     std::vector<Guess> guesses(m_.weights.size());
     for (size_t i = 0; i < m_.weights.size(); ++i) {
       const ImportedWeight& w = m_.weights[i];
-      if (w.is_float && is_made_up_name(w.info.name)) guesses[i] = guess(i);
+      const bool folded = m_.torch.folded_from.contains(w.info.name);
+      if (w.is_float && folded) guesses[i] = folded_guess(i);
+      const bool made_up = is_made_up_name(w.info.name) && !is_constant_name(w.info.name);
+      if (w.is_float && !folded && made_up) guesses[i] = guess(i);
       if (w.is_float && guesses[i].name.empty()) guesses[i].name = keras_name(w.info.name);
       ++taken[guesses[i].name];
     }
     for (size_t i = 0; i < m_.weights.size(); ++i) {
       WeightInfo& info = m_.weights[i].info;
+      const Guess& g = guesses[i];
+      // What a file says of itself stands even where two weights come from the same one.
+      const bool said = m_.torch.folded_from.contains(info.name) && !g.name.empty();
+      if (m_.weights[i].is_float && (taken[g.name] == 1 || said)) {
+        m_.weights[i].origin = {g.name, g.transposed, g.shape.empty() ? info.shape : g.shape};
+      }
       if (taken[guesses[i].name] == 1) {
         info.original = guesses[i].name;
         info.transposed = guesses[i].transposed;
@@ -170,13 +156,78 @@ class Namer {
   }
 
  private:
+  /// From what the file says a weight was computed from. Known ways: a matrix turned round, a
+  /// vector with dims of 1, the rows of a table from the first one on.
+  Guess folded_guess(size_t weight) const {
+    const WeightInfo& info = m_.weights[weight].info;
+    const std::vector<std::string> from = m_.torch.parameters_in(info.name);
+    if (from.size() != 1) return {};
+    std::set<std::string_view>
+        others;  // but for numbered values, which have no names in the module
+    const std::vector<std::string>& all = m_.torch.folded_from.at(info.name);
+    for (const std::string& name : all) {
+      if (name != from[0] && !name.starts_with("val_")) others.insert(without_number(name));
+    }
+    const auto turned = [&](const WeightReader& r) {
+      const Guess g = role(*r.node, r.input, info.shape);
+      return r.node->domain.empty() && g.transposed;
+    };
+    const auto spread = [](const WeightReader& r) {
+      return r.node->op == "Mul" || r.node->op == "Add" || r.node->op == "PRelu";
+    };
+    const auto& readers = readers_[weight];
+    const Shape& shape = info.shape;
+    if (readers.empty()) return {};
+    if (all.size() == 1 && shape.size() == 2 &&
+        std::all_of(readers.begin(), readers.end(), turned)) {
+      return {from[0], true, {shape[1], shape[0]}};
+    }
+    const Shape dims = squeezed(shape);
+    if (others.empty() && dims.size() == 1 && std::all_of(readers.begin(), readers.end(), spread)) {
+      return {from[0], false, dims};
+    }
+    if (without_number(info.name) == "embedding" &&
+        others == std::set<std::string_view>{"arange"} &&
+        (shape.size() == 2 || (shape.size() == 3 && shape[0] == 1))) {
+      return {from[0], false, {shape[shape.size() - 2], shape.back()}};
+    }
+    return {};
+  }
+
+  /// The scale or the shift that a GroupNorm applies after its InstanceNormalization.
+  Guess group_norm_role(const ImportedNode& n, size_t i, const Shape& shape) const {
+    if ((n.op != "Mul" && n.op != "Add") || n.inputs.size() != 2 || shape.size() < 2) return {};
+    const Shape dims = squeezed(shape);
+    if (dims.size() != 1 || dims[0] != shape[0]) return {};
+    const ImportedNode* x = maker(n.inputs[1 - i]);
+    if (n.op == "Add") {
+      if (x == nullptr || x->op != "Mul" || x->inputs.empty()) return {};
+      x = maker(x->inputs[0]);
+    }
+    if (x == nullptr || x->op != "Reshape" || x->inputs.empty()) return {};
+    const ImportedNode* norm = maker(x->inputs[0]);
+    if (norm == nullptr || norm->op != "InstanceNormalization") return {};
+    if (torch_scope(*norm) != torch_scope(n)) return {};
+    return {n.op == "Mul" ? "weight" : "bias", false, dims};
+  }
+
+  const ImportedNode* maker(int32_t value) const {
+    const auto it = makers_.find(value);
+    return it == makers_.end() ? nullptr : it->second;
+  }
+
   Guess guess(size_t weight) const {
     std::optional<Guess> found;
     for (const WeightReader& r : readers_[weight]) {
       if (!r.node->domain.empty()) return {};
-      Guess g = role(*r.node, r.input, m_.weights[weight].info.shape);
+      // Made where a module is called again; its readers have a scope that is no module's.
+      if (r.node->op == "Identity") continue;
+      const Shape& shape = m_.weights[weight].info.shape;
+      Guess g = role(*r.node, r.input, shape);
+      if (g.transposed) g.shape = {shape[1], shape[0]};
+      if (g.name.empty()) g = group_norm_role(*r.node, r.input, shape);
       if (g.name.empty()) return {};
-      const std::string scope = scope_of(*r.node);
+      const std::string scope = torch_scope(*r.node);
       const std::string beside = g.name == "weight" ? beside_bias(*r.node, scope.empty()) : "";
       if (beside.empty() && scope.empty()) return {};
       if (scope.empty()) {
@@ -213,7 +264,7 @@ class Namer {
 
   std::string module_of(const std::string& name, size_t weight) const {
     if (is_made_up_name(name)) {
-      return readers_[weight].size() == 1 ? scope_of(*readers_[weight][0].node) : "";
+      return readers_[weight].size() == 1 ? torch_scope(*readers_[weight][0].node) : "";
     }
     const size_t dot = name.find_last_of("./");
     if (dot == std::string::npos || dot == 0) return "";
@@ -225,6 +276,7 @@ class Namer {
   ImportedModel& m_;
   std::vector<std::vector<WeightReader>> readers_;
   std::map<int32_t, std::vector<const ImportedNode*>> value_readers_;
+  std::map<int32_t, const ImportedNode*> makers_;
 };
 
 }  // namespace

@@ -159,6 +159,19 @@ uint64_t total_bytes(const ImportedModel& m) {
 
 }  // namespace
 
+onnx::ModelProto whole_proto(const ImportedModel& m) {
+  onnx::ModelProto proto = m.proto;
+  int32_t slot = 0;
+  for_each_slot(proto, [&](const Slot& place) {
+    const Stored& stored = m.stored[static_cast<size_t>(slot++)];
+    if (place.floats != nullptr || (!stored.moved && !stored.packed.defined())) return;
+    place.tensor->clear_external_data();
+    place.tensor->clear_data_location();
+    set_raw(place.tensor, stored.packed.defined() ? stored.packed : stored.value);
+  });
+  return proto;
+}
+
 void write_model(const ImportedModel& m, const std::string& path,
                  const std::map<std::string, Tensor>& values, const WriteOptions& options) {
   NewValues fresh = convert(m, values);

@@ -19,6 +19,9 @@ struct WriteOptions {
 void write_model(const ImportedModel& model, const std::string& path,
                  const std::map<std::string, Tensor>& values, const WriteOptions& options = {});
 
+/// The model with the bytes that were moved to weights, all of them inside.
+onnx::ModelProto whole_proto(const ImportedModel& model);
+
 }  // namespace trainrt
 
 #endif  // TRAINRT_FRONTEND_WRITER_H_

@@ -150,6 +150,9 @@ inline constexpr auto kFields<LossAttrs> = std::tuple(Field{"class_axis", &LossA
                                                             &LossAttrs::ignore_index},
                                                       Field{"shape", &LossAttrs::shape});
 template <>
+inline constexpr auto kFields<CallAttrs> = std::tuple(Field{"function", &CallAttrs::function},
+                                                      Field{"outputs", &CallAttrs::outputs});
+template <>
 inline constexpr auto kFields<DropoutAttrs> = std::tuple(Field{"ratio", &DropoutAttrs::ratio},
                                                          Field{"stream", &DropoutAttrs::stream});
 template <>

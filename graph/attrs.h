@@ -296,13 +296,19 @@ struct OptimizerAttrs {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
 };
 
+/// A function of graph/call.h. `outputs` lists the results' types: dtype, rank, dims of each.
+struct CallAttrs {
+  int64_t function = 0;
+  Shape outputs;
+};
+
 using Attrs =
     std::variant<NoAttrs, InputAttrs, ConstantAttrs, FillAttrs, ClipAttrs, CastAttrs, RoundToAttrs,
                  ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
                  GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
                  TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
                  NormAttrs, NormConvAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs,
-                 FusedAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs>;
+                 FusedAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs, CallAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs
 /// of OptimizerUpdate. The hyper input is float64[2]: learning rate, number of this step (from 1).

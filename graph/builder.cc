@@ -9,7 +9,7 @@ namespace trainrt {
 namespace {
 
 // Equal nodes may stand for each other: random nodes carry their stream in the attributes.
-bool is_reusable(Op op) { return op != Op::kInput && !is_state_update(op); }
+bool is_reusable(Op op) { return op != Op::kInput && !has_effects(op); }
 
 bool is_foldable(Op op) {
   return is_reusable(op) && op != Op::kConstant && op != Op::kFill && op != Op::kDropout &&

@@ -1,7 +1,8 @@
-// Losses, random ops, state.
+// Losses, random ops, functions from outside, state.
 #include <cmath>
 
 #include "graph/attr_fields.h"
+#include "graph/call.h"
 #include "graph/infer_util.h"
 
 namespace trainrt::infer {
@@ -101,6 +102,20 @@ Types optimizer_update(const Args& a) {
   return out;
 }
 
+Types call(const Args& a) {
+  Types out = call_outputs(a.attr<CallAttrs>());
+  for (const TensorType& type : out) check_shape(type.shape, "an output of a Call");
+  return out;
+}
+
+Types hook(const Args& a) {
+  Types out = call(a);
+  if (out.empty() || out.size() > a.in.size()) fail("a Hook passes some of its inputs through");
+  for (size_t i = 0; i < out.size(); ++i)
+    check_same_type(a.in[i], out[i], "a value passed through");
+  return out;
+}
+
 constexpr Row kRows[] = {
     {Op::kCrossEntropy, loss},
     {Op::kCrossEntropyGrad, cross_entropy_grad},
@@ -108,6 +123,8 @@ constexpr Row kRows[] = {
     {Op::kNllLossGrad, nll_loss_grad},
     {Op::kDropout, dropout},
     {Op::kRandom, random},
+    {Op::kCall, call},
+    {Op::kHook, hook},
     {Op::kAssign, assign},
     {Op::kAssignAdd, assign},
     {Op::kOptimizerUpdate, optimizer_update},

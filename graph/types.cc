@@ -34,6 +34,8 @@ bool is_state_update(Op op) {
   return op == Op::kAssign || op == Op::kAssignAdd || op == Op::kOptimizerUpdate;
 }
 
+bool has_effects(Op op) { return op == Op::kHook || is_state_update(op); }
+
 bool is_view(Op op) { return op == Op::kReshape || op == Op::kIdentity || op == Op::kStopGradient; }
 
 std::string to_string(const TensorType& type) {

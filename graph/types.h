@@ -39,6 +39,8 @@ bool parse_op(std::string_view name, Op* out);
 bool is_elementwise(Op op);
 /// Ops whose first output is the storage of their first input (Assign, OptimizerUpdate, …).
 bool is_state_update(Op op);
+/// Ops that do more than compute their results: they run exactly once, where they stand.
+bool has_effects(Op op);
 /// Ops that only reinterpret bytes (Reshape, Identity, StopGradient).
 bool is_view(Op op);
 
@@ -69,8 +71,9 @@ struct TensorType {
   int64_t size() const { return element_count(shape); }
   /// Elements in memory, padding included.
   int64_t stored_size() const {
-    return layout == Layout::kPlain || shape[1] == 0 ? size()
-                                                     : size() / shape[1] * ((shape[1] + 15) / 16 * 16);
+    return layout == Layout::kPlain || shape[1] == 0
+               ? size()
+               : size() / shape[1] * ((shape[1] + 15) / 16 * 16);
   }
   size_t bytes() const { return static_cast<size_t>(stored_size()) * dtype_size(dtype); }
   bool operator==(const TensorType&) const = default;

@@ -8,10 +8,14 @@
 namespace trainrt {
 namespace {
 
-[[noreturn]] void wrong_type(const std::string& name, DType expected, DType given,
-                             const std::string& why) {
-  throw Error(ErrorCode::kInput, name + " is " + std::string(dtype_name(expected)) + ", given " +
-                                     std::string(dtype_name(given)) + why);
+/// `name` says what the tensor is for, `why` what is wrong beside what can be seen from the types.
+[[noreturn]] void refuse(const std::string& name, const std::string& expected, const Tensor& given,
+                         const std::string& why = "") {
+  throw Error(ErrorCode::kInput,
+              name + ": expected " + expected + ", given " +
+                  (given.defined() ? to_string(TensorType{given.dtype(), given.shape()})
+                                   : std::string("an undefined tensor")) +
+                  (why.empty() ? "" : ": " + why));
 }
 
 // Every integer of the tensor as a signed 64-bit number, with uint64 values beyond that refused.
@@ -40,12 +44,13 @@ bool fits_integer(int64_t value, DType type) {
   return fits;
 }
 
-Tensor convert_integers(const std::string& name, DType to, const Tensor& given) {
+/// `fail` gets the reason when a value does not fit.
+template <typename F>
+Tensor convert_integers(DType to, const Tensor& given, F&& fail) {
   for_each_integer(given, [&](int64_t i, int64_t value, bool exact) {
     if (!exact || !fits_integer(value, to)) {
-      wrong_type(name, to, given.dtype(),
-                 ", and element " + std::to_string(i) +
-                     (exact ? " = " + std::to_string(value) : std::string()) + " does not fit");
+      fail("element " + std::to_string(i) +
+           (exact ? " = " + std::to_string(value) : std::string()) + " does not fit");
     }
   });
   return given.to(to);
@@ -53,37 +58,47 @@ Tensor convert_integers(const std::string& name, DType to, const Tensor& given) 
 
 }  // namespace
 
-Tensor fit_input(const std::string& name, DType declared, DType working, const Tensor& given) {
-  if (!given.defined()) throw Error(ErrorCode::kInput, "input " + name + " is an undefined tensor");
-  const std::string label = "input " + name;
+Tensor fit_input(const std::string& name, const Port& port, DType working, const Tensor& given) {
+  const auto fail = [&](const std::string& why = "") {
+    refuse("input " + name, declared_type(port), given, why);
+  };
+  if (!given.defined() || !shape_fits(port, given.shape())) fail();
+  const DType declared = port.dtype;
   if (is_float(declared)) {
-    if (!is_float(given.dtype())) wrong_type(label, declared, given.dtype(), "");
+    if (!is_float(given.dtype())) fail();
     return given.dtype() == working ? given : given.to(working);
   }
   if (given.dtype() == declared) return given;
-  if (!is_integer(declared) || !is_integer(given.dtype())) {
-    wrong_type(label, declared, given.dtype(), "");
-  }
-  return convert_integers(label, declared, given);
+  if (!is_integer(declared) || !is_integer(given.dtype())) fail();
+  return convert_integers(declared, given, fail);
 }
 
-Tensor fit_target(const LossSpec& spec, const std::string& name, DType working,
-                  const Tensor& given) {
-  if (!given.defined()) throw Error(ErrorCode::kInput, name + " is an undefined tensor");
-  if (target_is_class_ids(spec.kind)) {
-    if (!is_integer(given.dtype())) {
-      throw Error(ErrorCode::kInput, "loss " + std::string(loss_name(spec.kind)) + ": " + name +
-                                         " holds class ids and must be of an integer type, given " +
-                                         std::string(dtype_name(given.dtype())));
-    }
-    return given.dtype() == DType::kInt64 ? given : convert_integers(name, DType::kInt64, given);
+Tensor fit_gradient(const std::string& output, const TensorType& expected, const Tensor& given) {
+  if (!given.defined() || !is_float(given.dtype()) || given.shape() != expected.shape) {
+    refuse("gradient of output " + output, to_string(expected), given);
+  }
+  return given.dtype() == expected.dtype ? given : given.to(expected.dtype);
+}
+
+Tensor fit_target(const LossTerm& term, DType working, const Tensor& given) {
+  const bool ids = target_is_class_ids(term.spec.kind);
+  const auto fail = [&](const std::string& why = "") {
+    TensorType expected = target_type(term.spec, term.output_type);
+    if (!ids) expected.dtype = working;
+    refuse("loss " + std::string(loss_name(term.spec.kind)) + " of output " + term.output + ", '" +
+               term.target + "'",
+           to_string(expected) + (ids ? " of class ids" : ""), given, why);
+  };
+  if (!given.defined()) fail();
+  if (ids) {
+    if (!is_integer(given.dtype())) fail();
+    return given.dtype() == DType::kInt64 ? given : convert_integers(DType::kInt64, given, fail);
   }
   if (is_float(given.dtype())) return given.dtype() == working ? given : given.to(working);
   const int64_t exact = int64_t{1} << (working == DType::kFloat64 ? 53 : 24);
   for_each_integer(given, [&](int64_t i, int64_t value, bool fits) {
     if (!fits || value > exact || value < -exact) {
-      wrong_type(name, working, given.dtype(),
-                 ", and element " + std::to_string(i) + " is not exact in that type");
+      fail("element " + std::to_string(i) + " is not exact in that type");
     }
   });
   return given.to(working);

@@ -22,7 +22,7 @@ bool is_state(InputRole role, const std::string& name) {
     case InputRole::kOptimizerState:
       return true;
     case InputRole::kGradient:
-      return name.starts_with("acc/");
+      return name.starts_with("acc/") || name.starts_with("grad/");
     default:
       return false;
   }

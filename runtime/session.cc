@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
+#include "frontend/registered_ops.h"
+#include "graph/call.h"
 #include "graph/text.h"
 #include "kernels/reference/evaluate.h"
+#include "runtime/debug_dump.h"
 #include "runtime/glob.h"
 #include "runtime/input_check.h"
 #include "runtime/quantization.h"
@@ -59,6 +63,7 @@ Session::Session(OnnxModel model, const ModuleOptions& options)
     : options_(options),
       model_(std::move(model)),
       trained_version_(std::make_shared<uint64_t>(0)),
+      stored_(options.dtype),
       seed_(options.seed) {
   if (options.dtype != DType::kFloat32 && options.dtype != DType::kFloat64) {
     throw Error(ErrorCode::kUsage, "the working type is float32 or float64, not " +
@@ -75,36 +80,16 @@ Session::Session(OnnxModel model, const ModuleOptions& options)
                   "use f32");
     }
   }
+  check_debug_options(options.debug);
   if (options_.plan_cache == 0) options_.plan_cache = 1;
   set_threads(options_.threads);
   check_patterns("freeze", options.freeze, model_.parameters());
   check_patterns("train_only", options.train_only, model_.parameters());
 
-  auto add = [&](Store& store, const std::vector<WeightInfo>& weights) {
-    std::vector<StoreEntry> entries;
-    for (const WeightInfo& w : weights) entries.push_back({w.name, {working(), w.shape}});
-    store.add(entries);
-    for (const WeightInfo& w : weights) {
-      Tensor stored = model_.weight(w.name);
-      if (stored.dtype() != working()) stored = stored.to(working());
-      store.find(w.name).copy_from(stored);
-    }
-  };
-  add(parameter_store_, model_.parameters());
-  add(buffers_, model_.buffers());
-
-  std::map<std::string, int> originals;
-  for (const WeightInfo& w : model_.parameters()) ++originals[w.original];
-  for (const WeightInfo& w : model_.parameters()) {
-    auto state = std::make_shared<ParameterState>();
-    state->info = w;
-    state->value = parameter_store_.find(w.name);
-    state->requires_grad = (options.train_only.empty() || matches_any(options.train_only, w)) &&
-                           !matches_any(options.freeze, w);
-    state->version = trained_version_;
-    by_name_.emplace(w.name, parameters_.size());
-    if (originals[w.original] == 1) by_original_.emplace(w.original, parameters_.size());
-    parameters_.push_back(std::move(state));
+  take_weights();
+  for (const auto& p : parameters_) {
+    p->requires_grad = (options.train_only.empty() || matches_any(options.train_only, p->info)) &&
+                       !matches_any(options.freeze, p->info);
   }
 }
 
@@ -116,11 +101,6 @@ std::shared_ptr<ParameterState> Session::find_parameter(const std::string& name)
   return nullptr;
 }
 
-size_t Session::state_bytes() const {
-  return parameter_store_.bytes() + buffers_.bytes() + optimizer_state_.bytes() +
-         gradient_stores_.bytes();
-}
-
 Batch Session::make_batch(const TensorMap& given, const TensorMap& fixed) const {
   Batch batch;
   auto names = [&] {
@@ -130,7 +110,7 @@ Batch Session::make_batch(const TensorMap& given, const TensorMap& fixed) const 
   };
   auto take = [&](const std::string& name, const Tensor& value) {
     const Port* port = find_port(model_.inputs(), name);
-    if (port != nullptr) batch.inputs[name] = fit_input(name, port->dtype, working(), value);
+    if (port != nullptr) batch.inputs[name] = fit_input(name, *port, working(), value);
     return port != nullptr;
   };
   for (const auto& [name, value] : fixed) {
@@ -154,15 +134,16 @@ Batch Session::make_batch(const TensorMap& given, const TensorMap& fixed) const 
   }
   for (const Port& port : model_.inputs()) {
     if (port.kind == PortKind::kTensor && !batch.inputs.contains(port.name)) {
-      throw Error(ErrorCode::kInput, "input " + port.name + " is missing: expected " +
-                                         std::string(dtype_name(port.dtype)) + to_string(port));
+      throw Error(ErrorCode::kInput,
+                  "input " + port.name + " is missing: expected " + declared_type(port));
     }
   }
   return batch;
 }
 
 std::string Session::make_key(const StepSpec& spec, const Batch& batch) const {
-  std::string key = spec.key() + "v" + std::to_string(*trained_version_) + ";";
+  std::string key = spec.key() + borders_key_ + "v" + std::to_string(*trained_version_) + ";r" +
+                    std::to_string(registrations()) + ";";
   for (const auto& [name, value] : batch.inputs) {
     key += name + ":" + to_string(TensorType{value.dtype(), value.shape()});
     if (value_inputs_.contains(name) || batch.fixed.contains(name)) {
@@ -171,8 +152,10 @@ std::string Session::make_key(const StepSpec& spec, const Batch& batch) const {
     }
     key += ";";
   }
-  if (!spec.losses.empty()) {
-    for (const auto& [name, value] : batch.targets) key += name + to_string(value.shape()) + ";";
+  if (spec.has_loss()) {
+    for (const auto& [name, value] : batch.targets) {
+      key += name + to_string(value.shape()) + (is_float(value.dtype()) ? ";" : "i;");
+    }
   }
   return key;
 }
@@ -184,7 +167,9 @@ StepInputs Session::step_inputs(const Batch& batch) const {
     binding.type = {value.dtype(), value.shape()};
     if (value_inputs_.contains(name) || batch.fixed.contains(name)) binding.value = value.clone();
   }
-  for (const auto& [name, value] : batch.targets) inputs.targets[name] = value.shape();
+  for (const auto& [name, value] : batch.targets) {
+    inputs.targets[name] = {value.dtype(), value.shape()};
+  }
   return inputs;
 }
 
@@ -194,8 +179,13 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
   const PlanOptions planned = plan_options(spec);
   StepContext context{
       model_,
-      {working(), spec.training, batch_norm_mode(options_.batch_norm), options_.dropout,
-       options_.straight_through},
+      {working(),
+       spec.training,
+       batch_norm_mode(options_.batch_norm),
+       options_.dropout,
+       options_.straight_through,
+       {},
+       borders_},
       {[&](const InputAttrs& attrs) { return contents_of(attrs, batch); },
        make_evaluator(kernels())},
       fused_kernels(),
@@ -268,7 +258,7 @@ bool Session::holds_for(CompiledStep& step, const Batch& batch) {
 }
 
 void Session::add_state(const Graph& graph) {
-  std::vector<StoreEntry> moments, stores;
+  std::vector<StoreEntry> moments, stores, given;
   std::vector<std::string> averages;
   for (NodeId id : graph.inputs()) {
     const auto& attrs = std::get<InputAttrs>(graph.node(id).attrs);
@@ -279,10 +269,13 @@ void Session::add_state(const Graph& graph) {
       moments.push_back({attrs.name, {attrs.dtype, attrs.shape}});
     } else if (attrs.role == InputRole::kGradient && attrs.name.starts_with("acc/")) {
       stores.push_back({attrs.name, {attrs.dtype, attrs.shape}});
+    } else if (attrs.role == InputRole::kGradient && attrs.name.starts_with("grad/")) {
+      given.push_back({attrs.name, {attrs.dtype, attrs.shape}});
     }
   }
   optimizer_state_.add(moments);
   gradient_stores_.add(stores);
+  given_gradients_.add(given);
   for (const std::string& name : averages) {
     optimizer_state_.find(name).copy_from(parameter_store_.find(name.substr(4)));
   }
@@ -297,7 +290,8 @@ Tensor Session::state_tensor(const InputAttrs& attrs) const {
     case InputRole::kOptimizerState:
       return optimizer_state_.find(attrs.name);
     default:
-      return gradient_stores_.find(attrs.name);
+      return (attrs.name.starts_with("grad/") ? given_gradients_ : gradient_stores_)
+          .find(attrs.name);
   }
 }
 
@@ -338,6 +332,7 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
   auto found = std::find_if(plans_.begin(), plans_.end(), [&](const auto& step) {
     return step->key == key && holds_for(*step, batch);
   });
+  const CallScope calls;
   std::shared_ptr<CompiledStep> step;
   if (found != plans_.end()) {
     step = *found;
@@ -345,7 +340,14 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
   } else {
     const auto start = std::chrono::steady_clock::now();
     Diagnostics problems;
-    StepGraph built = build_graph(spec, batch, {}, problems);
+    const DebugOptions& debug = options_.debug;
+    StageHook dump;
+    if (debug.save_onnx) {
+      dump = [&](std::string_view stage, const Graph& graph) {
+        dump_stage(debug, dumped_, stage, print(graph));
+      };
+    }
+    StepGraph built = build_graph(spec, batch, dump, problems);
     const char* what =
         spec.seeds == Seeds::kNone ? "the model cannot be run" : "the model cannot be trained";
     problems.throw_if_any(ErrorCode::kUnsupported, what);
@@ -353,10 +355,16 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     step = std::make_shared<CompiledStep>();
     step->spec = spec;
     step->trainable = std::move(built.trainable);
+    for (const auto& names : built.updated) step->updated.push_back(states_of(names));
     step->terms = std::move(built.terms);
     step->recomputed = built.recomputed;
     step->recomputed_flops = built.recomputed_flops;
     step->plan = make_plan(spec, std::move(built.graph));
+    if (debug.save_onnx) dump_stage(debug, dumped_++, "planned", step->plan->text());
+    if (debug.log_level == LogLevel::kInfo) {
+      std::fprintf(stderr, "trainrt: a plan of %zu nodes, %zu bytes of arena\n",
+                   step->plan->steps().size(), step->plan->arena_bytes());
+    }
     step->executor = std::make_unique<Executor>(*step->plan, arena_);
     if (!built.decided.empty()) {
       step->decided = std::move(built.decided);
@@ -374,7 +382,7 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     if (term.target.empty()) continue;
     Tensor& target = batch.targets.at(term.target);
     if (done.insert(term.target).second) {
-      target = fit_target(term.spec, term.target, working(), target);
+      target = fit_target(term, working(), target);
     }
     if (target_is_class_ids(term.spec.kind)) check_class_ids(term, target);
   }
@@ -382,6 +390,7 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
 }
 
 std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch, Diagnostics& problems) {
+  const CallScope calls;
   StepGraph built = build_graph(spec, batch, {}, problems);
   if (problems.empty()) {
     partition(built.graph, kernels(), problems);
@@ -399,21 +408,19 @@ void Session::load_inputs(const Plan& plan, const Batch& batch) const {
   rng.copy_from(contents_of({"rng", InputRole::kRng, DType::kInt64, {2}}, batch));
 }
 
-void Session::load(CompiledStep& step, const Batch& batch, double lr, int64_t update_number) {
+void Session::load(CompiledStep& step, const Batch& batch, std::span<const double> rates) {
   Plan& plan = *step.plan;
+  pull_stored();
   arena_.reserve(plan.arena_bytes());
   step.run = arena_.take();
   load_inputs(plan, batch);
   for (const auto& [name, value] : batch.targets) {
     const Tensor to = plan.input(name, InputRole::kTarget);
-    if (to.defined())
-      fill(to, value.shape() == to.shape() ? value : value.reshape(to.shape()), name);
+    if (!to.defined()) continue;
+    const Tensor fitted = value.dtype() == to.dtype() ? value : value.to(to.dtype());
+    fill(to, fitted.shape() == to.shape() ? fitted : fitted.reshape(to.shape()), name);
   }
-  Tensor hyper = plan.input("hyper", InputRole::kHyper);
-  if (hyper.defined()) {
-    hyper.data<double>()[0] = lr;
-    hyper.data<double>()[1] = static_cast<double>(update_number);
-  }
+  load_rates(step, rates);
 }
 
 void Session::load_grads(CompiledStep& step, const TensorMap& grads) {
@@ -438,14 +445,14 @@ void Session::load_grads(CompiledStep& step, const TensorMap& grads) {
       to.fill(0);
       continue;
     }
-    fill(to, fit_input("dy/" + o.name, DType::kFloat32, working(), it->second),
-         "gradient of output " + o.name);
+    to.copy_from(fit_gradient(o.name, {to.dtype(), to.shape()}, it->second));
   }
 }
 
 void Session::run(CompiledStep& step) {
   TRAINRT_CHECK(holds(step), "the arena belongs to another run");
   step.executor->run();
+  push_stored(step, true);
 }
 
 void Session::run(CompiledStep& step, Section section) {
@@ -456,6 +463,7 @@ void Session::run(CompiledStep& step, Section section) {
                           ? plan.steps().size()
                           : plan.section_begin(static_cast<Section>(static_cast<int>(section) + 1));
   step.executor->run(first, last);
+  push_stored(step, section == Section::kUpdate);
 }
 
 std::vector<std::pair<std::string, Tensor>> Session::outputs(const CompiledStep& step) const {
@@ -469,6 +477,7 @@ std::vector<std::pair<std::string, Tensor>> Session::outputs(const CompiledStep&
 
 std::vector<std::pair<std::string, TensorType>> Session::output_types(bool training,
                                                                       const Batch& batch) {
+  const CallScope calls;
   StepSpec spec;
   spec.training = training;
   Diagnostics problems;
@@ -482,6 +491,7 @@ std::vector<std::pair<std::string, TensorType>> Session::output_types(bool train
 }
 
 std::string Session::dump(const StepSpec& spec, Batch& batch, std::string_view stage, bool dot) {
+  const CallScope calls;
   std::string text;
   const bool planned = stage == "planned";
   Diagnostics problems;

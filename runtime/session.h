@@ -2,11 +2,14 @@
 #ifndef TRAINRT_RUNTIME_SESSION_H_
 #define TRAINRT_RUNTIME_SESSION_H_
 
+#include <array>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,18 +24,28 @@
 namespace trainrt {
 
 struct ParameterState {
+  std::shared_ptr<Session*> owner;  // holds null when the session is gone
   WeightInfo info;
   Tensor value;  // in the store
   Tensor grad;
   bool requires_grad = true;
+  bool registered = false;            // by the program: the model does not have it
   std::shared_ptr<uint64_t> version;  // of the set of trained parameters, shared by all of them
+  std::array<int64_t, 2> updates{};   // see updates_of()
 };
+
+using ParameterStates = std::vector<std::shared_ptr<ParameterState>>;
+
+/// How many updates the moments of an optimizer have seen; null for one that has none. Optimizers
+/// with the same moments share the number.
+int64_t* updates_of(ParameterState& parameter, OptimizerKind kind);
 
 /// A planned step with the tensors that a run reads and writes.
 struct CompiledStep {
   std::string key;
   StepSpec spec;
   std::vector<std::string> trainable;
+  std::vector<ParameterStates> updated;  // the parameters behind each hyper input
   std::vector<LossTerm> terms;
   std::unique_ptr<Plan> plan;
   std::unique_ptr<Executor> executor;
@@ -58,18 +71,31 @@ struct Batch {
 class Session {
  public:
   Session(OnnxModel model, const ModuleOptions& options);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session() { *self_ = nullptr; }
 
   const ModuleOptions& options() const { return options_; }
   const OnnxModel& model() const { return model_; }
-  const std::vector<std::shared_ptr<ParameterState>>& parameters() const { return parameters_; }
+  const ParameterStates& parameters() const { return parameters_; }
   std::shared_ptr<ParameterState> find_parameter(const std::string& name) const;  // null: none
   const Store& parameter_values() const { return parameter_store_; }
-  const Store& buffers() const { return buffers_; }
+  const Store& buffers() const { return stored_ == working() ? buffers_ : stored_buffers_; }
   Store& optimizer_state() { return optimizer_state_; }
+  const Store& optimizer_state() const { return optimizer_state_; }
   Store& gradient_stores() { return gradient_stores_; }
+  const Store& gradient_stores() const { return gradient_stores_; }
   size_t state_bytes() const;
   Arena& arena() { return arena_; }
   DType working() const { return options_.dtype; }
+  /// The type of parameters and buffers between steps; the working type unless set otherwise.
+  DType stored() const { return stored_; }
+  /// Converts all state. Tensors taken before do not follow; parameters do.
+  void set_types(DType working, DType stored);
+  /// Takes another model; what it has in common with the old one by name and shape is kept.
+  void replace_model(OnnxModel model);
+  /// Moves parameters, then buffers, to memory that `allocate` gives.
+  void move_state(const Allocate& allocate);
 
   /// Splits a caller's map into inputs, targets and ("dy/…") gradients; unknown names throw
   /// Error(kInput) naming those known. Converts model inputs.
@@ -82,9 +108,21 @@ class Session {
   /// What stands in the way of a step; nothing is kept. Returns the parameters it would train.
   std::vector<std::string> check(const StepSpec& spec, Batch& batch, Diagnostics& problems);
 
-  /// Copies the batch, the random key and (when the step updates) the hyper-parameters into the
-  /// plan's inputs and takes the arena.
-  void load(CompiledStep& step, const Batch& batch, double lr, int64_t update_number);
+  /// prepare() for a step that updates: parameters whose moments have seen different numbers of
+  /// updates become groups of their own.
+  std::shared_ptr<CompiledStep> prepare_training(StepSpec spec, Batch& batch);
+  /// A step of build_update() over these parameters, in the file's order, split in the same way.
+  std::shared_ptr<CompiledStep> prepare_update(UpdateSpec update,
+                                               const ParameterStates& parameters);
+
+  /// Copies the batch, the random key and (when the step updates) the learning rates with the
+  /// numbers of the updates into the plan's inputs and takes the arena.
+  void load(CompiledStep& step, const Batch& batch, std::span<const double> rates = {});
+  /// The same for a step of prepare_update(): copies ParameterState::grad, which must be defined.
+  void load_update(CompiledStep& step, const ParameterStates& parameters,
+                   std::span<const double> rates = {});
+  /// After a run of the update section: its parameters have seen one more.
+  void count_updates(CompiledStep& step);
   /// Types of the model's outputs at these inputs.
   std::vector<std::pair<std::string, TensorType>> output_types(bool training, const Batch& batch);
 
@@ -102,13 +140,56 @@ class Session {
   /// Text or dot of the graph after a stage: specialized, joint, or (text only) planned.
   std::string dump(const StepSpec& spec, Batch& batch, std::string_view stage, bool dot);
 
+  /// Called while graphs are built, from now on; `key` tells plans made with others apart. Null:
+  /// nobody.
+  void set_borders(ModuleBorders* borders, std::string key) {
+    borders_ = borders;
+    borders_key_ = std::move(key);
+  }
+  /// Modes of modules that differ from that of the whole, by path.
+  const std::map<std::string, bool>& modes() const { return modes_; }
+  void set_modes(std::map<std::string, bool> modes) { modes_ = std::move(modes); }
+
+  /// The loss that the program attached; null: none.
+  const std::shared_ptr<const CustomLoss>& custom_loss() const { return custom_loss_; }
+  void set_custom_loss(std::shared_ptr<const CustomLoss> loss) { custom_loss_ = std::move(loss); }
+
+  /// Adds a tensor of the working type that no graph reads.
+  std::shared_ptr<ParameterState> add_parameter(const WeightInfo& info, const Tensor& value);
+  Tensor add_buffer(const std::string& name, const Tensor& value);
+  /// Names of buffers that state_dict() and checkpoints leave out.
+  const std::set<std::string>& transient() const { return transient_; }
+  void set_transient(const std::string& buffer) { transient_.insert(buffer); }
+
+  /// Dotted path of the module that a parameter or buffer belongs to.
+  std::string owner_of(const std::string& name) const;
+  bool owned_by(const std::string& name, const std::string& module) const;
+  /// The caller's bytes, by module.
+  const std::map<std::string, std::string>& extra_states() const { return extra_states_; }
+  void set_extra_state(const std::string& module, std::string bytes) {
+    extra_states_[module] = std::move(bytes);
+  }
+
+  /// One thread at a time runs a session.
+  std::recursive_mutex& mutex() { return mutex_; }
+
   // Counter of the random generator: one number a batch in train mode.
   uint64_t rng_step() const { return rng_step_; }
   void set_rng_step(uint64_t step) { rng_step_ = step; }
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
 
+  /// Of Module::attach_loss().
+  const std::vector<LossSpec>& attached_losses() const { return attached_losses_; }
+  void set_attached_losses(std::vector<LossSpec> losses) { attached_losses_ = std::move(losses); }
+
  private:
+  std::shared_ptr<ParameterState> keep_parameter(const WeightInfo& info);
+  void take_weights();
+  void point_parameters();
+  void drop_plans();
+  void pull_stored();
+  void push_stored(const CompiledStep& step, bool updated);
   using StageHook = std::function<void(std::string_view, const Graph&)>;
   StepGraph build_graph(const StepSpec& spec, const Batch& batch, const StageHook& on_stage,
                         Diagnostics& problems);
@@ -118,6 +199,8 @@ class Session {
   Tensor contents_of(const InputAttrs& attrs, const Batch& batch) const;
   bool holds_for(CompiledStep& step, const Batch& batch);
   void load_inputs(const Plan& plan, const Batch& batch) const;
+  void load_rates(CompiledStep& step, std::span<const double> rates) const;
+  ParameterStates states_of(const std::vector<std::string>& names) const;
   bool on_reference() const;
   KernelLists kernels() const;
   KernelLists fused_kernels() const;
@@ -128,14 +211,30 @@ class Session {
   ModuleOptions options_;
   OnnxModel model_;
   std::shared_ptr<uint64_t> trained_version_;
-  std::vector<std::shared_ptr<ParameterState>> parameters_;
+  DType stored_;
+  std::shared_ptr<Session*> self_ = std::make_shared<Session*>(this);
+  ParameterStates parameters_;
   std::map<std::string, size_t> by_name_, by_original_;
-  Store parameter_store_, buffers_, optimizer_state_, gradient_stores_;
+  Store parameter_store_, buffers_, optimizer_state_, gradient_stores_, given_gradients_;
+  Store stored_parameters_, stored_buffers_;  // when stored_ is not the working type
+  std::set<std::string> registered_buffers_;
+  std::vector<LossSpec> attached_losses_;
   std::set<std::string> value_inputs_;  // inputs whose contents decided a shape
   Arena arena_, guard_arena_;
-  std::list<std::shared_ptr<CompiledStep>> plans_;  // most recently used first
+  // Most recently used first. Those of updates do not push out those of the model.
+  std::list<std::shared_ptr<CompiledStep>> plans_, update_plans_;
   uint64_t seed_ = 0, rng_step_ = 0;
+  int64_t dumped_ = 0;  // plans written for DebugOptions
+  ModuleBorders* borders_ = nullptr;
+  std::string borders_key_;
+  std::map<std::string, bool> modes_;
+  std::shared_ptr<const CustomLoss> custom_loss_;
+  std::set<std::string> transient_;
+  std::map<std::string, std::string> extra_states_;
+  std::recursive_mutex mutex_;
 };
+
+PlanStats plan_stats(const Session& session, const CompiledStep& step);
 
 }  // namespace trainrt
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "autodiff/autodiff.h"
+#include "graph/graph_copy.h"
 #include "graph/passes/passes.h"
 #include "kernels/reference/evaluate.h"
 #include "runtime/cost.h"
@@ -49,6 +50,8 @@ class StepBuilder {
   StepGraph run() {
     SpecializeOptions options = context_.specialize;
     options.training = spec_.training;
+    options.modes = spec_.modes;
+    if (options.borders != nullptr) options.borders->begin();
     Specialized special = context_.model.specialize(inputs_.model, options, evaluate_node,
                                                     problems_, context_.contents);
     if (!special.needs_value.empty()) {
@@ -68,6 +71,38 @@ class StepBuilder {
     if (!problems_.empty()) return std::move(result_);
     run_passes(result_.graph);
     stage("joint");
+    fuse_nodes();
+    return std::move(result_);
+  }
+
+  StepGraph run_update(const NamedTypes& parameters) {
+    Builder builder(graph(), evaluate_node);
+    const UpdateSpec& update = *spec_.update;
+    const bool reads_gradients = !update.groups.empty() || update.clip_norm;
+    std::vector<UpdateTarget> targets;
+    std::vector<Var> gradients;
+    for (const auto& [name, type] : parameters) {
+      Var parameter, gradient;
+      if (!update.groups.empty() || update.ema) {
+        parameter = builder.input({name, InputRole::kParameter, type.dtype, type.shape});
+      }
+      if (reads_gradients) {
+        gradient = builder.input({"grad/" + name, InputRole::kGradient, type.dtype, type.shape});
+        gradients.push_back(gradient);
+      }
+      targets.push_back({name, parameter, gradient});
+    }
+    if (!update.groups.empty()) {
+      add_update_section(builder, targets);
+    } else {
+      if (update.clip_norm) {
+        graph().add_output("norm", global_norm(builder, gradients).id(), OutputRole::kOutput);
+        graph().add_output("scale", clip_scale(builder, gradients, *update.clip_norm).id(),
+                           OutputRole::kOutput);
+      }
+      if (update.ema) add_averages(builder, targets, *update.ema);
+    }
+    run_passes(graph());
     fuse_nodes();
     return std::move(result_);
   }
@@ -132,7 +167,24 @@ class StepBuilder {
       result_.guard.add_output("decision" + std::to_string(result_.decided.size()), d.value);
       result_.decided.push_back(std::move(d.contents));
     }
+    without_hooks(result_.guard);
     run_passes(result_.guard);
+  }
+
+  // Hooks see the run of the step only.
+  static void without_hooks(Graph& graph) {
+    const Graph old = std::move(graph);
+    GraphCopy copy(old);
+    for (const Node& node : old.nodes()) {
+      if (node.op != Op::kHook) {
+        copy.keep(node);
+        continue;
+      }
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        copy.map(node.outputs[i], copy.mapped(node.inputs[i]));
+      }
+    }
+    graph = copy.finish();
   }
 
   // What lies between the nodes that could not be lowered may have no gradient either: the caller
@@ -167,7 +219,13 @@ class StepBuilder {
       if (o.role == OutputRole::kOutput) outputs.emplace_back(o.name, o.value);
     }
     Var loss;
-    if (!spec_.losses.empty()) loss = add_losses(builder, outputs);
+    if (spec_.custom_loss != nullptr) {
+      loss = build_custom_loss(*spec_.custom_loss, builder, outputs, inputs_.targets,
+                               context_.specialize.working);
+      graph().add_output("loss", loss.id(), OutputRole::kLoss);
+    } else if (!spec_.losses.empty()) {
+      loss = add_losses(builder, outputs);
+    }
     if (spec_.seeds == Seeds::kNone) return;
 
     std::vector<Seed> seeds;
@@ -228,7 +286,7 @@ class StepBuilder {
         Var& made = targets[term.target];
         if (!made) {
           made = builder.input(
-              {term.target, InputRole::kTarget, dtype, inputs_.targets.at(term.target)});
+              {term.target, InputRole::kTarget, dtype, inputs_.targets.at(term.target).shape});
         } else if (made.dtype() != dtype) {
           throw Error(ErrorCode::kUsage, "'" + term.target +
                                              "' cannot hold both class ids and values: the losses "
@@ -255,9 +313,12 @@ class StepBuilder {
       const Node& node = graph().node(id);
       inputs.emplace(std::get<InputAttrs>(node.attrs).name, node.outputs[0]);
     }
+    const std::map<std::string_view, size_t> groups = group_of();
+    const bool grouped = spec_.update && !spec_.update->groups.empty();
     for (const WeightInfo& w : context_.model.parameters()) {
       const auto found = inputs.find(w.name);
       if (found == inputs.end() || !context_.wants_grad(w.name)) continue;
+      if (grouped && !groups.contains(w.name)) continue;
       result.emplace_back(w.name, found->second);
     }
     return result;
@@ -290,6 +351,34 @@ class StepBuilder {
     return result;
   }
 
+  std::map<std::string_view, size_t> group_of() const {
+    std::map<std::string_view, size_t> groups;
+    if (!spec_.update) return groups;
+    for (size_t i = 0; i < spec_.update->groups.size(); ++i) {
+      for (const std::string& name : spec_.update->groups[i].parameters) groups.emplace(name, i);
+    }
+    return groups;
+  }
+
+  void add_optimizers(Builder& builder, const std::vector<UpdateTarget>& targets, Var scale) {
+    const UpdateSpec& update = *spec_.update;
+    auto add = [&](const std::string& name, const OptimizerAttrs& optimizer,
+                   const std::vector<UpdateTarget>& part) {
+      auto& names = result_.updated.emplace_back();
+      for (const UpdateTarget& t : part) names.push_back(t.name);
+      if (part.empty()) return;
+      const Var hyper = builder.input({name, InputRole::kHyper, DType::kFloat64, {2}});
+      add_updates(builder, optimizer, part, hyper, scale);
+    };
+    if (update.groups.empty()) return add("hyper", update.optimizer, targets);
+    const std::map<std::string_view, size_t> groups = group_of();
+    std::vector<std::vector<UpdateTarget>> parts(update.groups.size());
+    for (const UpdateTarget& t : targets) parts[groups.at(t.name)].push_back(t);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      add("hyper/" + std::to_string(i), update.groups[i].optimizer, parts[i]);
+    }
+  }
+
   void add_update_section(Builder& builder, std::vector<UpdateTarget>& targets) {
     const UpdateSpec& update = *spec_.update;
     if (targets.empty()) return;
@@ -316,13 +405,12 @@ class StepBuilder {
       for (const UpdateTarget& t : targets) gradients.push_back(t.gradient);
       scale = clip_scale(builder, gradients, *update.clip_norm);
     }
-    const Var hyper = builder.input({"hyper", InputRole::kHyper, DType::kFloat64, {2}});
-    add_updates(builder, update.optimizer, targets, hyper, scale);
+    add_optimizers(builder, targets, scale);
     if (update.ema) add_averages(builder, targets, *update.ema);
     builder.set_section(Section::kForward);
   }
 
-  // average = decay average + (1 - decay) parameter, after the parameter's update.
+  // average = decay average + (1 - decay) parameter, after the parameter's update if it has one.
   void add_averages(Builder& builder, const std::vector<UpdateTarget>& targets, double decay) {
     std::map<ValueId, ValueId> updated;
     for (const Node& node : graph().nodes()) {
@@ -333,7 +421,8 @@ class StepBuilder {
       const TensorType type = t.parameter.type();
       const Var average =
           builder.input({"ema/" + t.name, InputRole::kOptimizerState, type.dtype, type.shape});
-      const Var parameter = builder.wrap(updated.at(t.parameter.id()));
+      const auto after = updated.find(t.parameter.id());
+      const Var parameter = after != updated.end() ? builder.wrap(after->second) : t.parameter;
       const Var next =
           builder.add(Op::kAssign, {average, average * decay + parameter * (1.0 - decay)});
       graph().add_output("ema/" + t.name, next.id(), OutputRole::kState);
@@ -356,17 +445,26 @@ void append_number(std::string& key, std::string_view name, const std::optional<
 
 std::string StepSpec::key() const {
   std::string key = training ? "train;" : "eval;";
+  for (const auto& [path, mode] : modes) key += path + (mode ? "=train;" : "=eval;");
   for (const LossSpec& loss : losses) {
     key +=
         std::format("loss {}:{}*{},{},{};", loss_name(loss.kind), loss.output, loss.weight,
                     loss.label_smoothing, loss.class_axis ? std::to_string(*loss.class_axis) : "-");
   }
+  if (custom_loss != nullptr) key += std::format("custom loss {};", custom_loss->number);
   key += "seeds " + std::to_string(static_cast<int>(seeds)) + (parameter_grads ? "p" : "") +
          (input_grads ? "i" : "") + (sections ? "s" : "") + ";";
   for (const std::string& name : seed_outputs) key += "seed " + name + ";";
   if (update) {
-    key += std::string(optimizer_name(update->optimizer.kind)) + " " +
-           to_string(Attrs(update->optimizer)) + " n" + std::to_string(update->accumulate) + ";";
+    auto name = [](const OptimizerAttrs& optimizer) {
+      return std::string(optimizer_name(optimizer.kind)) + " " + to_string(Attrs(optimizer));
+    };
+    if (update->groups.empty()) key += name(update->optimizer);
+    for (const UpdateGroup& group : update->groups) {
+      key += "group " + name(group.optimizer) + " r" + std::to_string(group.rate) + ":";
+      for (const std::string& parameter : group.parameters) key += parameter + ",";
+    }
+    key += " n" + std::to_string(update->accumulate) + ";";
     append_number(key, "clip_norm", update->clip_norm);
     append_number(key, "clip_value", update->clip_value);
     append_number(key, "ema", update->ema);
@@ -415,6 +513,15 @@ std::vector<LossTerm> bind_losses(const std::vector<LossSpec>& losses, const Nam
 StepGraph build_step(const StepContext& context, const StepSpec& spec, const StepInputs& inputs,
                      Diagnostics& problems) {
   return StepBuilder(context, spec, inputs, problems).run();
+}
+
+StepGraph build_update(const StepContext& context, const UpdateSpec& update,
+                       const NamedTypes& parameters) {
+  StepSpec spec;
+  spec.update = update;
+  const StepInputs inputs;
+  Diagnostics problems;
+  return StepBuilder(context, spec, inputs, problems).run_update(parameters);
 }
 
 }  // namespace trainrt

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "kernels/kernel.h"
+#include "runtime/custom_loss.h"
 #include "runtime/recompute.h"
 #include "trainrt/error.h"
 
@@ -26,16 +28,26 @@ enum class Seeds : uint8_t {
   kOutputs,  // gradients of sum(dy * output), dy being inputs of role kGradient named "dy/OUTPUT"
 };
 
-struct UpdateSpec {
+/// Parameters that are updated alike.
+struct UpdateGroup {
   OptimizerAttrs optimizer;
+  size_t rate = 0;  // index of its learning rate among those that a run is given
+  std::vector<std::string> parameters;
+};
+
+struct UpdateSpec {
+  OptimizerAttrs optimizer;         // of every trained parameter, unless there are groups
+  std::vector<UpdateGroup> groups;  // only their parameters are trained then
   int64_t accumulate = 1;
   std::optional<double> clip_norm, clip_value, ema;
 };
 
 /// What a step computes. Together with the input types it is the key of a plan.
 struct StepSpec {
-  bool training = true;  // mode of BatchNorm and Dropout
+  bool training = true;               // mode of BatchNorm and Dropout
+  std::map<std::string, bool> modes;  // of modules where it is another one, by path
   std::vector<LossSpec> losses;
+  std::shared_ptr<const CustomLoss> custom_loss;  // in the place of `losses`
   Seeds seeds = Seeds::kNone;
   std::vector<std::string> seed_outputs;  // kOutputs: only these; empty: all float outputs
   bool parameter_grads = true;
@@ -44,11 +56,12 @@ struct StepSpec {
   bool sections = false;             // forward, backward and update are run one by one
 
   std::string key() const;
+  bool has_loss() const { return !losses.empty() || custom_loss != nullptr; }
 };
 
 struct StepInputs {
   std::map<std::string, InputBinding> model;
-  std::map<std::string, Shape> targets;  // "target", or "target/OUTPUT"
+  std::map<std::string, TensorType> targets;  // "target", or "target/OUTPUT"
 };
 
 /// A loss term bound to an output.
@@ -62,6 +75,8 @@ struct LossTerm {
 struct StepGraph {
   Graph graph;
   std::vector<std::string> trainable;  // parameters with a gradient, in the file's order
+  /// The parameters behind each hyper input: one list, or one for each group (which may be empty).
+  std::vector<std::vector<std::string>> updated;
   std::vector<LossTerm> terms;
   /// Computes, as outputs in this order, the values that the graph was built for; `decided` holds
   /// them. Empty when nothing depends on contents.
@@ -86,12 +101,18 @@ struct StepContext {
 };
 
 /// Names: loss output "loss" (kLoss); gradients by parameter or input name (kGradient); inputs
-/// "hyper" (kHyper), "rng" (kRng), stores "acc/PARAMETER" (kGradient), averages "ema/PARAMETER"
-/// (kOptimizerState). Obstacles go to `problems`; the graph is then unusable. Throws Error(kInput)
-/// for inputs or targets that do not fit, Error(kUsage) for losses that name no output,
-/// Error(kMemory) when no arena of the step fits the budget.
+/// "hyper", or "hyper/GROUP" (kHyper), "rng" (kRng), stores "acc/PARAMETER" (kGradient), averages
+/// "ema/PARAMETER" (kOptimizerState). Obstacles go to `problems`; the graph is then unusable.
+/// Throws Error(kInput) for inputs or targets that do not fit, Error(kUsage) for losses that name
+/// no output, Error(kMemory) when no arena of the step fits the budget.
 StepGraph build_step(const StepContext& context, const StepSpec& spec, const StepInputs& inputs,
                      Diagnostics& problems);
+
+/// The update section alone, for the parameters given (name and type): gradients are inputs of role
+/// kGradient named "grad/PARAMETER". With groups: as in a whole step. Without: what else the spec
+/// asks for, clip_norm as outputs "norm" and "scale" (clip_scale), ema as in a whole step.
+StepGraph build_update(const StepContext& context, const UpdateSpec& update,
+                       const std::vector<std::pair<std::string, TensorType>>& parameters);
 
 /// The outputs that each term of the losses compares, given the outputs' types in order. A loss
 /// that names none takes the first float output (sum and mean: all float outputs). Its target is

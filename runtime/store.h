@@ -3,10 +3,13 @@
 #define TRAINRT_RUNTIME_STORE_H_
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/types.h"
@@ -18,6 +21,9 @@ struct StoreEntry {
   std::string name;
   TensorType type;
 };
+
+/// Memory of so many bytes, on a 64-byte boundary, with what keeps it alive.
+using Allocate = std::function<std::pair<void*, std::shared_ptr<void>>(size_t bytes)>;
 
 /// Tensors laid out one after the other, each on a 64-byte boundary, zero at first. Addresses never
 /// change; entries may be added, those of one call lie in one flat piece of memory.
@@ -33,6 +39,8 @@ class Store {
   size_t size() const { return names_.size(); }
   size_t bytes() const { return bytes_; }
   void zero();
+  /// Moves everything to one piece of memory; tensors given out before keep the old one.
+  void move(const Allocate& allocate);
 
  private:
   std::vector<std::string> names_;

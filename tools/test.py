@@ -11,6 +11,9 @@ import subprocess
 import sys
 import tempfile
 
+# Tests that call Bazel themselves, which does not go inside `bazel test`; they run when all targets are asked for.
+SCRIPTS = ["tests/install/second_workspace_test.sh"]
+
 
 def run_bazel(args):
     """Bazel's exit code and its build events."""
@@ -31,8 +34,20 @@ def count_log(text, ok):
     return (int(ok and "No tests ran" not in text), int(not ok), 0)
 
 
+def run_script(script):
+    """Whether the script ended well, and what it printed, which is shown as well."""
+    print(f"{script}:", flush=True)
+    with subprocess.Popen([script], stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        lines = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return process.returncode == 0, "".join(lines)
+
+
 def main():
-    code, events = run_bazel(sys.argv[1:] or ["//..."])
+    args = sys.argv[1:] or ["//..."]
+    code, events = run_bazel(args)
     passed = failed = skipped = 0
     for event in events:
         if "testResult" in event:
@@ -43,6 +58,12 @@ def main():
             passed, failed, skipped = passed + p, failed + f, skipped + s
         elif "targetCompleted" in event.get("id", {}) and not event.get("completed", {}).get("success"):
             failed += 1
+    # A sanitizer's build is no way to use the library.
+    if "//..." in args and not any(arg.startswith("--config") for arg in args):
+        for script in SCRIPTS:
+            ok, text = run_script(script)
+            p, f, s = count_log(text, ok)
+            passed, failed, skipped = passed + p, failed + f, skipped + s
     if skipped:
         print(f"{skipped} skipped")
     if passed + failed == 0:

@@ -2,6 +2,10 @@
 #ifndef TRAINRT_DTYPE_H_
 #define TRAINRT_DTYPE_H_
 
+#if __cplusplus < 202002L
+#error "trainrt's headers are C++20: compile with -std=c++20"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -141,16 +141,31 @@ Tensor Tensor::of_ints(std::span<const int64_t> values) {
 }
 
 Tensor Tensor::view(void* data, DType dtype, Shape shape) {
-  return view(data, dtype, std::move(shape), std::shared_ptr<void>(data, [](void*) {}));
+  return view(data, dtype, std::move(shape), nullptr);
 }
 
 Tensor Tensor::view(void* data, DType dtype, Shape shape, std::shared_ptr<void> owner) {
+  const int64_t size = element_count(shape);
+  if (data == nullptr) {
+    if (size == 0) return Tensor(dtype, std::move(shape));  // as that of an empty std::vector
+    throw Error(ErrorCode::kInput, "Tensor::view: null data for shape " + to_string(shape));
+  }
   Tensor t;
   t.dtype_ = dtype;
   t.shape_ = std::move(shape);
-  t.size_ = element_count(t.shape_);
+  t.size_ = size;
   t.data_ = std::shared_ptr<void>(std::move(owner), data);
   return t;
+}
+
+std::vector<int64_t> Tensor::strides() const {
+  std::vector<int64_t> strides(shape_.size());
+  uint64_t step = 1;  // unsigned: an empty tensor may have axes whose product is out of range
+  for (size_t i = strides.size(); i-- > 0;) {
+    strides[i] = static_cast<int64_t>(step);
+    step *= static_cast<uint64_t>(std::max<int64_t>(shape_[i], 1));
+  }
+  return strides;
 }
 
 double Tensor::item() const {
@@ -257,6 +272,14 @@ void Tensor::copy_from(const Tensor& source) {
                                        std::string(dtype_name(dtype_)) + to_string(shape_));
   }
   if (size_) std::memmove(raw(), source.raw(), bytes());
+}
+
+void Tensor::check_count(const char* where, size_t values, const Shape& shape) {
+  const int64_t expected = element_count(shape);
+  if (static_cast<size_t>(expected) == values) return;
+  throw Error(ErrorCode::kInput, std::string(where) + ": " + std::to_string(values) +
+                                     " values for shape " + to_string(shape) + ", which has " +
+                                     std::to_string(expected));
 }
 
 void Tensor::check_type(DType wanted) const {

@@ -17,7 +17,8 @@ namespace trainrt {
 
 struct TrainerOptions {
   /// Loss terms, `NAME[:OUTPUT][*WEIGHT]`, summed. NAME: cross_entropy, nll, mse, l1, huber,
-  /// bce_with_logits, bce, sum, mean.
+  /// bce_with_logits, bce, sum, mean. Empty: the loss that Module::attach_loss() was given as a
+  /// function or a graph.
   std::vector<std::string> losses = {"cross_entropy"};
   std::optional<int64_t> class_axis;
   double label_smoothing = 0;
@@ -89,21 +90,6 @@ struct Position {
   int64_t epoch = 0;
   int64_t batch = 0;  // batches done in this epoch
   std::string extra;  // the caller's bytes (state of its loader, …)
-};
-
-struct PlanStats {
-  double plan_ms = 0;
-  size_t arena_bytes = 0;
-  size_t arena_lower_bound_bytes = 0;
-  size_t fixed_bytes = 0;  // inputs, outputs and constants of the plan
-  size_t state_bytes = 0;  // parameters, buffers, moments, gradient stores
-  size_t step_bytes = 0;   // what the step adds to a loaded model: arena, fixed, moments, stores
-  int64_t nodes = 0;
-  int64_t flops = 0;  // multiplications and additions of matmul and conv nodes
-  /// What the backward section computes again instead of keeping it.
-  int64_t recomputed_values = 0;
-  int64_t recomputed_bytes = 0;  // no longer kept from the forward section on
-  int64_t recomputed_flops = 0;  // part of `flops`
 };
 
 struct BenchResult {

@@ -23,7 +23,7 @@ class Cse final : public Pass {
     int32_t next = 0;
     return rewrite(graph, {}, [&](Builder& b, const Node& node, std::span<const Var> inputs) {
       Replacement result;
-      if (node.op != Op::kInput && !is_state_update(node.op)) {
+      if (node.op != Op::kInput && !has_effects(node.op)) {
         const size_t key = hash_node(node, inputs);
         const auto [begin, end] = seen.equal_range(key);
         for (auto it = begin; it != end && !result; ++it) {

@@ -16,7 +16,7 @@ class DeadCode final : public Pass {
     bool all = true;
     for (int32_t i = graph.node_count() - 1; i >= 0; --i) {
       const Node& node = graph.node(NodeId{i});
-      if (node.op == Op::kInput || is_state_update(node.op)) live[static_cast<size_t>(i)] = true;
+      if (node.op == Op::kInput || has_effects(node.op)) live[static_cast<size_t>(i)] = true;
       if (!live[static_cast<size_t>(i)]) {
         all = false;
         continue;

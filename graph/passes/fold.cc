@@ -7,7 +7,7 @@ namespace {
 
 bool is_foldable(Op op) {
   return op != Op::kInput && op != Op::kConstant && op != Op::kFill && op != Op::kDropout &&
-         op != Op::kRandom && !is_state_update(op);
+         op != Op::kRandom && !has_effects(op);
 }
 
 class Fold final : public Pass {

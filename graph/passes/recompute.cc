@@ -218,7 +218,7 @@ class Recompute final : public Pass {
     std::vector<int32_t> depth(at(graph.value_count()));
     for (int32_t i = 0; i < graph.node_count(); ++i) {
       const Node& node = graph.node(NodeId{i});
-      if (node.section != Section::kForward || is_state_update(node.op)) continue;
+      if (node.section != Section::kForward || has_effects(node.op)) continue;
       const int64_t cost = is_view(node.op) ? 0 : options_.cost(graph, node);
       int32_t deepest = 0;
       bool ok = cost >= 0;

@@ -211,6 +211,7 @@ std::span<const KernelRow> reference_attention_kernels();
 std::span<const KernelRow> reference_recurrent_kernels();
 std::span<const KernelRow> reference_loss_kernels();
 std::span<const KernelRow> reference_random_kernels();
+std::span<const KernelRow> reference_call_kernels();
 std::span<const KernelRow> reference_state_kernels();
 
 }  // namespace trainrt::reference

@@ -19,6 +19,7 @@ std::vector<KernelRow> all_rows() {
            reference_random_kernels(),      reference_state_kernels(),
            reference_fused_kernels(),       reference_attention_kernels(),
            reference_recurrent_kernels(),   reference_norm_conv_kernels(),
+           reference_call_kernels(),
        }) {
     rows.insert(rows.end(), family.begin(), family.end());
   }

@@ -45,7 +45,9 @@ void optimizer_update(const UpdatePlan& p, const KernelArgs& args) {
   const double correction2 = std::sqrt(1 - std::pow(a.beta2, step));
 #pragma omp parallel for schedule(static) if (p.size > kParallel)
   for (int64_t i = 0; i < p.size; ++i) {
-    double w = args.input<T>(0)[i], g = args.input<T>(1)[i] * scale;
+    double w = args.input<T>(0)[i];
+    // Rounded, as where gradients are clipped in place before the update.
+    double g = static_cast<T>(args.input<T>(1)[i] * scale);
     if (decoupled) {
       w *= 1 - lr * a.weight_decay;
     } else if (a.weight_decay != 0) {

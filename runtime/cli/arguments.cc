@@ -1,11 +1,11 @@
 #include "runtime/cli/arguments.h"
 
 #include <CLI/CLI.hpp>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 
 #include "frontend/onnx_model.h"
+#include "runtime/byte_size.h"
 #include "runtime/cli/report.h"
 #include "runtime/glob.h"
 #include "runtime/session.h"
@@ -59,27 +59,6 @@ std::vector<double> parse_numbers(const std::string& text, const std::string& op
     at = next == end ? end : next + 1;
   }
   return out;
-}
-
-size_t parse_bytes(const std::string& text, const std::string& option) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [next, error] = std::from_chars(text.data(), end, value);
-  std::string unit;
-  for (const char* c = next; c < end; ++c) {
-    if (*c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
-  }
-  const std::map<std::string, double> units = {
-      {"", 1},      {"b", 1},       {"kb", 1e3},     {"mb", 1e6},     {"gb", 1e9},
-      {"tb", 1e12}, {"kib", 1024.}, {"mib", 0x1p20}, {"gib", 0x1p30}, {"tib", 0x1p40}};
-  const auto factor = units.find(unit);
-  constexpr double kMost = 0x1p62;
-  if (error != std::errc() || factor == units.end() || !(value * factor->second >= 1) ||
-      value * factor->second > kMost) {
-    throw Error(ErrorCode::kUsage,
-                option + ": a size such as 2GiB, 500MB or 4096 expected, found '" + text + "'");
-  }
-  return static_cast<size_t>(value * factor->second);
 }
 
 void add_unsupported(CLI::App& app, std::initializer_list<const char*> names) {

@@ -75,8 +75,6 @@ struct TrainArgs {
 /// Options of the contract that this version does not have: using one is an error that says so.
 void add_unsupported(CLI::App& app, std::initializer_list<const char*> names);
 
-/// "2GiB", "500 MB", "4096" to bytes (KiB = 1024, KB = 1000); throws Error(kUsage) naming `option`.
-size_t parse_bytes(const std::string& text, const std::string& option);
 /// "1,2,3" to numbers; throws Error(kUsage) naming `option`.
 std::vector<double> parse_numbers(const std::string& text, const std::string& option);
 

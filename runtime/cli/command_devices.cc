@@ -8,6 +8,7 @@
 #include "runtime/cli/commands.h"
 #include "runtime/cli/report.h"
 #include "runtime/threads.h"
+#include "trainrt/version.h"
 
 namespace trainrt::cli {
 namespace {
@@ -38,9 +39,9 @@ int devices(bool json) {
 
 int version(bool json) {
   if (json) {
-    print_json({{"version", kVersion}});
+    print_json({{"version", trainrt::version()}});
   } else {
-    std::printf("trainrt %s\n", kVersion);
+    std::printf("trainrt %s\n", trainrt::version());
   }
   return 0;
 }

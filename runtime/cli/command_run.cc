@@ -354,11 +354,7 @@ void Run::save_results() {
   if (args_.out.empty() && args_.state_out.empty()) return;
   if (args_.train.ema) trainer_->swap_ema();
   if (!args_.out.empty()) module_->export_onnx(args_.out);
-  if (!args_.state_out.empty()) {
-    std::map<std::string, Tensor> state;
-    for (auto& [name, tensor] : module_->state_dict()) state.emplace(name, tensor);
-    write_safetensors(args_.state_out, state);
-  }
+  if (!args_.state_out.empty()) write_safetensors(args_.state_out, module_->state_dict());
   if (args_.train.ema) trainer_->swap_ema();
 }
 

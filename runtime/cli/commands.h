@@ -4,13 +4,13 @@
 
 #include <functional>
 
+#include "runtime/version.h"
+
 namespace CLI {
 class App;
 }  // namespace CLI
 
 namespace trainrt::cli {
-
-inline constexpr const char* kVersion = "0.1.0";
 
 /// What the command line asked for; returns the exit code.
 using Command = std::function<int()>;

@@ -7,6 +7,7 @@
 #include "runtime/cli/report.h"
 #include "runtime/threads.h"
 #include "trainrt/error.h"
+#include "trainrt/version.h"
 
 namespace trainrt::cli {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 int run(int argc, char** argv) {
   CLI::App app("Trains exported ONNX models.", "trainrt");
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("trainrt ") + kVersion);
+  app.set_version_flag("--version", std::string("trainrt ") + version());
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
     std::string message = "trainrt: error: " + std::string(error.what()) + "\n";
     const CLI::App* at = failed;

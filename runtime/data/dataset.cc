@@ -117,8 +117,10 @@ std::unique_ptr<Dataset> open_dataset(const std::string& spec, const DataOptions
       return std::make_unique<TensorDataset>(read_npz(spec));
     case DataKind::kNpy:
       return std::make_unique<TensorDataset>(TensorMap{{"data", read_npy(spec)}});
-    case DataKind::kSafetensors:
-      return std::make_unique<TensorDataset>(read_safetensors(spec));
+    case DataKind::kSafetensors: {
+      const auto tensors = read_safetensors(spec);
+      return std::make_unique<TensorDataset>(TensorMap(tensors.begin(), tensors.end()));
+    }
   }
   throw_internal(__FILE__, __LINE__, "kind", "unknown kind of data");
 }

@@ -138,6 +138,24 @@ void swap_bytes(Tensor& t) {
   for (int64_t i = 0; i < t.size(); ++i, at += width) std::reverse(at, at + width);
 }
 
+int64_t count_of(const Shape& shape, const std::string& what) {
+  try {
+    return element_count(shape);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kFile, what + ": " + error.what());
+  }
+}
+
+/// What NumPy has a type for.
+Tensor storable(const Tensor& array, const std::string& what) {
+  if (!array.defined()) throw Error(ErrorCode::kInput, what + ": the tensor is undefined");
+  return array.dtype() == DType::kBFloat16 ? array.to(DType::kFloat32) : array;
+}
+
+std::string_view bytes_of(const Tensor& t) {
+  return {static_cast<const char*>(t.raw()), t.bytes()};
+}
+
 Tensor from_fortran(const Tensor& t, const Shape& shape) {
   Tensor out(t.dtype(), shape);
   const size_t width = dtype_size(t.dtype());
@@ -176,7 +194,7 @@ Tensor parse_npy(std::string_view bytes, const std::string& what) {
   bytes.remove_prefix(8 + width + length);
 
   const DType dtype = parse_descr(header.descr, what);
-  const auto count = static_cast<uint64_t>(element_count(header.shape));
+  const auto count = static_cast<uint64_t>(count_of(header.shape, what));
   if (count > bytes.size() / dtype_size(dtype)) {
     fail(": shape " + to_string(header.shape) + " needs more data than the file holds");
   }
@@ -199,9 +217,10 @@ std::string npy_header(DType dtype, const Shape& shape) {
   dict += dtype_size(dtype) == 1 ? '|' : '<';
   dict += code;
   dict += "', 'fortran_order': False, 'shape': (";
-  for (const int64_t dim : shape) dict += std::to_string(dim) + ",";
-  if (shape.size() > 1) dict.pop_back();
-  dict += "), }";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    dict += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  }
+  dict += shape.size() == 1 ? ",), }" : "), }";
   dict.append(63 - (dict.size() + 10) % 64, ' ');
   dict += '\n';
   std::string out(kMagic);
@@ -211,6 +230,14 @@ std::string npy_header(DType dtype, const Shape& shape) {
 }
 
 Tensor read_npy(const std::string& path) { return parse_npy(read_file(path), "'" + path + "'"); }
+
+void write_npy(const std::string& path, const Tensor& array) {
+  const Tensor t = storable(array, "'" + path + "'");
+  OutputFile file(path);
+  file.write(npy_header(t.dtype(), t.shape()));
+  file.write(bytes_of(t));
+  file.commit();
+}
 
 std::map<std::string, Tensor> read_npz(const std::string& path) {
   const ZipReader zip(path);
@@ -227,9 +254,9 @@ std::map<std::string, Tensor> read_npz(const std::string& path) {
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays) {
   ZipWriter zip(path);
   for (const auto& [name, array] : arrays) {
-    const Tensor t = array.dtype() == DType::kBFloat16 ? array.to(DType::kFloat32) : array;
+    const Tensor t = storable(array, "'" + path + "', array '" + name + "'");
     const std::string header = npy_header(t.dtype(), t.shape());
-    const std::string_view parts[] = {header, {static_cast<const char*>(t.raw()), t.bytes()}};
+    const std::string_view parts[] = {header, bytes_of(t)};
     zip.add(name + ".npy", parts);
   }
   zip.finish();

@@ -18,10 +18,12 @@ Tensor parse_npy(std::string_view bytes, const std::string& what);
 std::string npy_header(DType dtype, const Shape& shape);
 
 Tensor read_npy(const std::string& path);
+/// bfloat16 is written as float32. Throws Error(kFile), Error(kInput) for an undefined tensor.
+void write_npy(const std::string& path, const Tensor& array);
 
 /// Arrays by name, ".npy" removed.
 std::map<std::string, Tensor> read_npz(const std::string& path);
-/// Stored members, in the order given; bfloat16 is written as float32. Throws Error(kFile).
+/// Stored members, in the order given; types and errors as in write_npy().
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays);
 
 }  // namespace trainrt

@@ -2,17 +2,21 @@
 #ifndef TRAINRT_RUNTIME_DATA_SAFETENSORS_H_
 #define TRAINRT_RUNTIME_DATA_SAFETENSORS_H_
 
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "trainrt/tensor.h"
 
 namespace trainrt {
 
-/// All tensors by name. Every offset and size is checked; what does not hold throws Error(kFile).
-std::map<std::string, Tensor> read_safetensors(const std::string& path);
-/// Throws Error(kFile).
-void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors);
+/// All tensors in the order of the header. Every offset and size is checked; what does not hold,
+/// and a name that occurs twice, throws Error(kFile).
+std::vector<std::pair<std::string, Tensor>> read_safetensors(const std::string& path);
+/// The header in the order given; the data by falling element size, so that it is aligned. Throws
+/// Error(kFile), and Error(kInput) for undefined tensors and names that the format cannot hold.
+void write_safetensors(const std::string& path,
+                       const std::vector<std::pair<std::string, Tensor>>& tensors);
 
 }  // namespace trainrt
 

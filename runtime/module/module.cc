@@ -1,12 +1,10 @@
 #include "trainrt/module.h"
 
-#include <algorithm>
-#include <set>
+#include <cstdio>
+#include <utility>
 
-#include "runtime/module/names.h"
-#include "runtime/module/state.h"
-#include "runtime/session.h"
-#include "runtime/train/checkpoint.h"
+#include "runtime/debug_dump.h"
+#include "runtime/module/impl.h"
 
 namespace trainrt {
 namespace {
@@ -56,70 +54,144 @@ TensorMap by_position(const std::vector<PortInfo>& ports, std::span<const Tensor
 
 }  // namespace
 
-struct Module::Impl {
-  std::shared_ptr<Session> session;
-  std::vector<PortInfo> inputs, outputs;
-  bool training = true;
-  bool input_grads = false;
-  std::vector<LossSpec> losses;
-  // The last forward in train mode.
-  std::shared_ptr<CompiledStep> step;
-  uint64_t run = 0;
-  bool went_back = false;
-  uint64_t calls = 0, call_of_step = 0;
-  TensorMap input_gradients;
+Module::Impl::Impl(std::shared_ptr<Session> shared) : session(std::move(shared)) {
+  look_at_model();
+}
 
-  Impl(OnnxModel model, const ModuleOptions& options)
-      : session(std::make_shared<Session>(std::move(model), options)),
-        inputs(port_infos(session->model().inputs())),
-        outputs(port_infos(session->model().outputs())) {}
+std::shared_ptr<Module::Impl> Module::Impl::make(OnnxModel model, const ModuleOptions& options) {
+  auto impl = std::make_shared<Impl>(std::make_shared<Session>(std::move(model), options));
+  impl->hooks->module_at = [weak = std::weak_ptr<Impl>(impl)](const std::string& path) {
+    const std::shared_ptr<Impl> self = weak.lock();
+    return self == nullptr ? std::nullopt : std::optional<Module>(self->handle(path));
+  };
+  for (const std::string& text : impl->session->model().warnings()) impl->warn(text);
+  if (options.debug.save_onnx) impl->session->model().save(debug_model_path(options.debug), {});
+  return impl;
+}
 
-  void check_backward() const {
-    if (step == nullptr) {
-      throw Error(ErrorCode::kUsage, training ? "backward() needs a forward() first"
-                                              : "backward() needs a forward() in train mode first");
-    }
-    if (went_back) {
-      throw Error(ErrorCode::kUsage,
-                  "backward() has run already for the last forward(): run forward() again");
-    }
-    if (!session->holds(*step) || step->run != run) {
-      throw Error(ErrorCode::kUsage,
-                  "what backward() needs was overwritten by a later forward, step or evaluation of "
-                  "this module: run backward() right after its forward()");
+void Module::Impl::look_at_model() {
+  inputs = port_infos(session->model().inputs());
+  outputs = port_infos(session->model().outputs());
+  places.clear();
+  children.clear();
+  for (const ModuleInfo& info : tree()) {
+    places[info.path] = places.size();
+    if (info.path.empty()) continue;
+    const size_t dot = info.path.rfind('.');
+    children[dot == std::string::npos ? "" : info.path.substr(0, dot)].push_back(info.path);
+  }
+}
+
+void Module::Impl::hooks_changed() {
+  if (borders == nullptr) borders = std::make_unique<HookBorders>(hooks);
+  const std::string key = borders->key();
+  session->set_borders(key.empty() ? nullptr : borders.get(), key);
+}
+
+void Module::Impl::warn(const std::string& text) const {
+  if (session->options().debug.log_level == LogLevel::kError) return;
+  std::fprintf(stderr, "trainrt: %s\n", text.c_str());
+}
+
+bool Module::Impl::mode_of(const std::string& path) const {
+  bool mode = training;
+  size_t nearest = 0;
+  for (const auto& [module, own] : session->modes()) {
+    if (module.size() < nearest || !lies_in(path, module)) continue;
+    nearest = module.size();
+    mode = own;
+  }
+  return mode;
+}
+
+void Module::Impl::set_mode(const std::string& path, bool mode) {
+  std::map<std::string, bool> modes = session->modes();
+  std::erase_if(modes, [&](const auto& entry) { return lies_in(entry.first, path); });
+  session->set_modes(modes);
+  if (path.empty()) {
+    training = mode;
+  } else if (mode_of(path) != mode) {
+    modes[path] = mode;
+    session->set_modes(std::move(modes));
+  }
+}
+
+StepSpec Module::Impl::forward_spec(const Batch& batch) const {
+  StepSpec spec;
+  spec.training = training;
+  spec.modes = session->modes();
+  if (training || !batch.targets.empty()) {
+    spec.losses = losses;
+    spec.custom_loss = session->custom_loss();
+  }
+  if (training) {
+    spec.seeds = spec.has_loss() ? Seeds::kLoss : Seeds::kOutputs;
+    spec.input_grads = input_grads;
+    spec.sections = true;
+  }
+  return spec;
+}
+
+void Module::Impl::check_backward() const {
+  if (step == nullptr) {
+    throw Error(ErrorCode::kUsage, training ? "backward() needs a forward() first"
+                                            : "backward() needs a forward() in train mode first");
+  }
+  if (went_back) {
+    throw Error(ErrorCode::kUsage,
+                "backward() has run already for the last forward(): run forward() again");
+  }
+  if (!session->holds(*step) || step->run != run) {
+    throw Error(ErrorCode::kUsage,
+                "what backward() needs was overwritten by a later forward, step or evaluation of "
+                "this module: run backward() right after its forward()");
+  }
+}
+
+void Module::Impl::go_back() {
+  session->run(*step, Section::kBackward);
+  went_back = true;
+  input_gradients.clear();
+  for (const Output& o : step->plan->graph().outputs()) {
+    if (o.role != OutputRole::kGradient) continue;
+    const Tensor gradient = step->plan->output(o.name, OutputRole::kGradient);
+    if (const auto parameter = session->find_parameter(o.name)) {
+      add_to(parameter->grad, gradient);
+    } else {
+      input_gradients[o.name] = gradient.clone();
     }
   }
-
-  void go_back() {
-    session->run(*step, Section::kBackward);
-    went_back = true;
-    input_gradients.clear();
-    for (const Output& o : step->plan->graph().outputs()) {
-      if (o.role != OutputRole::kGradient) continue;
-      const Tensor gradient = step->plan->output(o.name, OutputRole::kGradient);
-      if (const auto parameter = session->find_parameter(o.name)) {
-        add_to(parameter->grad, gradient);
-      } else {
-        input_gradients[o.name] = gradient.clone();
-      }
-    }
-  }
-};
-
-Module::Module(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+}
+Module::Module(std::shared_ptr<Impl> impl, std::string path)
+    : impl_(std::move(impl)), path_(std::move(path)) {}
 Module::Module(const std::string& path, const ModuleOptions& options)
-    : impl_(std::make_unique<Impl>(OnnxModel::load(path, {options.tie_weights}), options)) {}
+    : impl_(Impl::make(OnnxModel::load(path, {options.tie_weights}), options)) {}
+Module::Module(const std::string& path, const DebugOptions& debug)
+    : Module(path, [&] {
+        ModuleOptions options;
+        options.debug = debug;
+        return options;
+      }()) {}
+Module::Module(const Module&) = default;
 Module::Module(Module&&) noexcept = default;
+Module& Module::operator=(const Module&) = default;
 Module& Module::operator=(Module&&) noexcept = default;
 Module::~Module() = default;
 
 Module Module::from_bytes(std::span<const char> bytes, const ModuleOptions& options,
                           const std::string& folder) {
-  return Module(
-      std::make_unique<Impl>(OnnxModel::from_bytes(bytes, folder, {options.tie_weights}), options));
+  return Module(Impl::make(OnnxModel::from_bytes(bytes, folder, {options.tie_weights}), options),
+                "");
+}
+
+void Module::root_only(const char* member) const {
+  if (path_.empty()) return;
+  throw Error(ErrorCode::kUsage, std::string(member) + " is for the whole model, not for '" +
+                                     path_ + "'; hooks see what goes through a submodule");
 }
 
 const ModuleOptions& Module::options() const { return impl_->session->options(); }
+ModelInfo Module::module() const { return impl_->session->model().info(); }
 const std::vector<PortInfo>& Module::inputs() const { return impl_->inputs; }
 const std::vector<PortInfo>& Module::outputs() const { return impl_->outputs; }
 const std::vector<std::string>& Module::warnings() const {
@@ -128,29 +200,35 @@ const std::vector<std::string>& Module::warnings() const {
 const std::shared_ptr<Session>& Module::session() const { return impl_->session; }
 
 Outputs Module::forward(const TensorMap& inputs) {
+  root_only("forward()");
   Session& session = *impl_->session;
-  Batch batch = session.make_batch(inputs);
-  StepSpec spec;
-  spec.training = impl_->training;
-  if (impl_->training || !batch.targets.empty()) spec.losses = impl_->losses;
-  if (impl_->training) {
-    spec.seeds = spec.losses.empty() ? Seeds::kOutputs : Seeds::kLoss;
-    spec.input_grads = impl_->input_grads;
-    spec.sections = true;
+  const std::lock_guard lock(session.mutex());
+  if (impl_->hooks->running) {
+    throw Error(ErrorCode::kUsage, "forward() inside of a hook of the same model");
   }
+  Batch batch = session.make_batch(inputs);
+  const StepSpec spec = impl_->forward_spec(batch);
   const std::shared_ptr<CompiledStep> step = session.prepare(spec, batch);
   impl_->step = nullptr;
-  session.load(*step, batch, 0, 0);
+  session.load(*step, batch);
   const uint64_t call = ++impl_->calls;
-  if (impl_->training) {
-    session.run(*step, Section::kForward);
+  impl_->hooks->calls.clear();
+  try {
+    if (spec.training) {
+      session.run(*step, Section::kForward);
+    } else {
+      session.run(*step);
+    }
+  } catch (const Error&) {
+    impl_->hooks->unwind();
+    throw;
+  }
+  if (spec.training) {
     session.set_rng_step(session.rng_step() + 1);
     impl_->step = step;
     impl_->run = step->run;
     impl_->went_back = false;
     impl_->call_of_step = call;
-  } else {
-    session.run(*step);
   }
   auto values = session.outputs(*step);
   const Tensor loss = step->plan->output("loss", OutputRole::kLoss);
@@ -159,10 +237,12 @@ Outputs Module::forward(const TensorMap& inputs) {
 }
 
 Outputs Module::forward(std::span<const Tensor> inputs) {
+  root_only("forward()");
   return forward(by_position(impl_->inputs, inputs, "inputs"));
 }
 
 void Module::backward(const TensorMap& output_grads) {
+  root_only("backward()");
   impl_->check_backward();
   if (impl_->step->spec.seeds == Seeds::kLoss) {
     throw Error(ErrorCode::kUsage, "a loss is attached: call backward() without gradients");
@@ -172,6 +252,7 @@ void Module::backward(const TensorMap& output_grads) {
 }
 
 void Module::backward(std::span<const Tensor> output_grads) {
+  root_only("backward()");
   backward(by_position(impl_->outputs, output_grads, "outputs"));
 }
 
@@ -186,6 +267,7 @@ void Module::backward(const Outputs& outputs, const TensorMap& output_grads) {
 }
 
 void Module::backward() {
+  root_only("backward()");
   impl_->check_backward();
   if (impl_->step->spec.seeds != Seeds::kLoss) {
     throw Error(
@@ -197,12 +279,38 @@ void Module::backward() {
 }
 
 void Module::attach_loss(const std::vector<std::string>& losses) {
+  root_only("attach_loss()");
   std::vector<LossSpec> specs;
   for (const std::string& text : losses) specs.push_back(parse_loss(text));
+  impl_->session->set_attached_losses(specs);
   impl_->losses = std::move(specs);
+  impl_->loss_texts = losses;
+  impl_->session->set_custom_loss(nullptr);
 }
 
-void Module::input_requires_grad_(bool on) { impl_->input_grads = on; }
+void Module::attach_loss(LossFunction loss) {
+  root_only("attach_loss()");
+  impl_->session->set_custom_loss(make_custom_loss(std::move(loss)));
+  impl_->session->set_attached_losses({});
+  impl_->losses.clear();
+  impl_->loss_texts.clear();
+}
+
+void Module::attach_loss(const Module& loss) {
+  root_only("attach_loss()");
+  loss.root_only("attach_loss()'s graph");
+  // Shares the other module's session, which owns its model.
+  const std::shared_ptr<const OnnxModel> graph(loss.session(), &loss.session()->model());
+  impl_->session->set_custom_loss(make_graph_loss(graph, impl_->session->model()));
+  impl_->session->set_attached_losses({});
+  impl_->losses.clear();
+  impl_->loss_texts.clear();
+}
+
+void Module::input_requires_grad_(bool on) {
+  root_only("input_requires_grad_()");
+  impl_->input_grads = on;
+}
 
 Tensor Module::input_grad(const std::string& name) const {
   const auto it = impl_->input_gradients.find(name);
@@ -213,102 +321,8 @@ Tensor Module::input_grad(const std::string& name) const {
                   "differentiable path");
 }
 
-std::vector<Parameter> Module::parameters() const {
-  std::vector<Parameter> list;
-  for (const auto& state : impl_->session->parameters()) list.emplace_back(state);
-  return list;
-}
-
-std::vector<std::pair<std::string, Parameter>> Module::named_parameters() const {
-  std::vector<std::pair<std::string, Parameter>> list;
-  for (const auto& state : impl_->session->parameters()) {
-    list.emplace_back(state->info.name, Parameter(state));
-  }
-  return list;
-}
-
-Parameter Module::get_parameter(const std::string& name) const {
-  if (auto state = impl_->session->find_parameter(name)) return Parameter(std::move(state));
-  const std::string nearest = nearest_name(name, impl_->session->parameter_values().names());
-  throw Error(ErrorCode::kUsage, "there is no parameter '" + name + "'" +
-                                     (nearest.empty() ? "" : "; the nearest is '" + nearest + "'"));
-}
-
-std::vector<Tensor> Module::buffers() const {
-  std::vector<Tensor> list;
-  for (size_t i = 0; i < impl_->session->buffers().size(); ++i) {
-    list.push_back(impl_->session->buffers().at(i));
-  }
-  return list;
-}
-
-std::vector<std::pair<std::string, Tensor>> Module::named_buffers() const {
-  std::vector<std::pair<std::string, Tensor>> list;
-  const Store& store = impl_->session->buffers();
-  for (size_t i = 0; i < store.size(); ++i) list.emplace_back(store.names()[i], store.at(i));
-  return list;
-}
-
-Tensor Module::get_buffer(const std::string& name) const {
-  const Tensor buffer = impl_->session->buffers().find(name);
-  if (buffer.defined()) return buffer;
-  const std::string nearest = nearest_name(name, impl_->session->buffers().names());
-  throw Error(ErrorCode::kUsage, "there is no buffer '" + name + "'" +
-                                     (nearest.empty() ? "" : "; the nearest is '" + nearest + "'"));
-}
-
-StateDict Module::state_dict() const { return trainrt::state_dict(*impl_->session); }
-
-LoadResult Module::load_state_dict(const StateDict& values, bool strict) {
-  return trainrt::load_state_dict(*impl_->session, values, strict);
-}
-
-Module& Module::train(bool mode) {
-  impl_->training = mode;
-  return *this;
-}
-
-bool Module::is_training() const { return impl_->training; }
-
-void Module::zero_grad(bool set_to_none) {
-  for (const auto& state : impl_->session->parameters()) {
-    if (set_to_none) {
-      state->grad = Tensor();
-    } else if (state->grad.defined()) {
-      state->grad.fill(0);
-    }
-  }
-}
-
-Module& Module::requires_grad_(bool on) {
-  for (Parameter& p : parameters()) p.requires_grad_(on);
-  return *this;
-}
-
-void Module::export_onnx(const std::string& path) const {
-  std::map<std::string, Tensor> values;
-  for (const auto& [name, value] : state_dict()) values[name] = value;
-  impl_->session->model().save(path, values);
-}
-
-void Module::save(const std::string& path) const {
-  Checkpoint checkpoint;
-  checkpoint.text["kind"] = "module";
-  checkpoint.text["working"] = std::string(dtype_name(impl_->session->working()));
-  add_weights(*impl_->session, checkpoint);
-  write_checkpoint(path, checkpoint);
-}
-
-void Module::load(const std::string& path) {
-  const Checkpoint checkpoint = read_checkpoint(path);
-  try {
-    trainrt::load_state_dict(*impl_->session, weights_of(checkpoint), true);
-  } catch (const Error& e) {
-    throw Error(e.code(), "checkpoint " + path + " does not fit the model: " + e.what());
-  }
-}
-
 std::vector<Problem> Module::check(const TensorMap& inputs) {
+  root_only("check()");
   Session& session = *impl_->session;
   Diagnostics problems;
   try {

@@ -24,12 +24,13 @@ bool Parameter::requires_grad() const { return get(state_).requires_grad; }
 
 void Parameter::set_grad(Tensor grad) {
   ParameterState& state = get(state_);
-  if (grad.defined() &&
-      (grad.dtype() != state.value.dtype() || grad.shape() != state.value.shape())) {
-    throw Error(ErrorCode::kInput,
-                "gradient of " + state.info.name + ": expected " +
-                    to_string(TensorType{state.value.dtype(), state.value.shape()}) + ", given " +
-                    to_string(TensorType{grad.dtype(), grad.shape()}));
+  // A value that is stored in 16 bits has gradients in float32, as it is computed with.
+  const DType dtype = dtype_size(state.value.dtype()) == 2 ? DType::kFloat32 : state.value.dtype();
+  if (grad.defined() && (grad.dtype() != dtype || grad.shape() != state.value.shape())) {
+    throw Error(ErrorCode::kInput, "gradient of " + state.info.name + ": expected " +
+                                       to_string(TensorType{dtype, state.value.shape()}) +
+                                       ", given " +
+                                       to_string(TensorType{grad.dtype(), grad.shape()}));
   }
   state.grad = std::move(grad);
 }

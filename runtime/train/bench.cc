@@ -57,7 +57,7 @@ class Observed {
 
 BenchResult Trainer::bench(const TensorMap& given, double seconds) {
   Batch batch = impl_->make_batch(given);
-  const auto step = impl_->session->prepare(impl_->train_spec(), batch);
+  const auto step = impl_->prepare(batch);
   const Plan& plan = *step->plan;
   double section_ms[3] = {};
   std::vector<size_t> section;
@@ -92,7 +92,7 @@ BenchResult Trainer::bench(const TensorMap& given, double seconds) {
 
 StepResult Trainer::step(const TensorMap& given, std::vector<NodeTiming>& timings) {
   Batch batch = impl_->make_batch(given);
-  const auto step = impl_->session->prepare(impl_->train_spec(), batch);
+  const auto step = impl_->prepare(batch);
   const Plan& plan = *step->plan;
   timings.clear();
   timings.reserve(plan.steps().size());

@@ -21,7 +21,8 @@ namespace trainrt {
 
 /// Tensor names carry what they are: "parameter/NAME", "buffer/NAME", "optimizer/SLOT/NAME",
 /// "gradient/NAME". Text entries of a trainer: kind, step, rng_step, seed, micro_step, epoch,
-/// batch, extra, options, working.
+/// batch, extra, options, working, and "updates/SLOT" where moments have seen other numbers of
+/// updates than `step`.
 struct Checkpoint {
   std::map<std::string, std::string> text;
   std::vector<std::pair<std::string, Tensor>> tensors;

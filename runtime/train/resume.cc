@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <sstream>
 
 #include "autodiff/optimizer.h"
 #include "runtime/module/state.h"
@@ -19,6 +22,50 @@ int64_t count_of(const Checkpoint& checkpoint, const std::string& name) {
   const int64_t n = checkpoint.number(name);
   if (n < 0) throw Error(ErrorCode::kFile, "its entry '" + name + "' is negative");
   return n;
+}
+
+// One optimizer for each kind of moments.
+constexpr OptimizerKind kMoments[] = {OptimizerKind::kMomentum, OptimizerKind::kAdam};
+
+std::string slot_of(OptimizerKind kind) { return optimizer_slots(kind)[0]; }
+
+// The numbers of updates that moments have seen, a line "COUNT PARAMETER" for each. Empty when all
+// have seen `usual`.
+std::string update_counts(Session& session, OptimizerKind kind, int64_t usual) {
+  std::string text;
+  bool all = true;
+  for (const auto& p : session.parameters()) {
+    if (!session.optimizer_state().contains(slot_of(kind) + "/" + p->info.name)) continue;
+    const int64_t count = *updates_of(*p, kind);
+    all &= count == usual;
+    text += std::to_string(count) + " " + p->info.name + "\n";
+  }
+  return all ? "" : text;
+}
+
+// What update_counts() wrote.
+std::map<std::string, int64_t> read_counts(const Checkpoint& checkpoint, OptimizerKind kind,
+                                           int64_t usual) {
+  std::map<std::string, int64_t> counts;
+  const auto entry = checkpoint.text.find("updates/" + slot_of(kind));
+  if (entry == checkpoint.text.end()) {
+    const std::string prefix = "optimizer/" + slot_of(kind) + "/";
+    for (const auto& [name, value] : checkpoint.tensors) {
+      if (name.starts_with(prefix)) counts[name.substr(prefix.size())] = usual;
+    }
+    return counts;
+  }
+  std::istringstream lines(entry->second);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t space = std::min(line.find(' '), line.size());
+    int64_t count = 0;
+    const auto [stop, error] = std::from_chars(line.data(), line.data() + space, count);
+    if (space == line.size() || error != std::errc() || stop != line.data() + space || count < 0) {
+      throw Error(ErrorCode::kFile, "its entry '" + entry->first + "' has the line '" + line + "'");
+    }
+    counts[line.substr(space + 1)] = count;
+  }
+  return counts;
 }
 
 // Entries of a store under a prefix, each held against the parameter it belongs to. The name behind
@@ -62,13 +109,17 @@ std::string Trainer::Impl::digest() const {
   std::string text =
       train_spec().key() + "bn " + std::to_string(static_cast<int>(options.batch_norm)) +
       (options.dropout ? ";" : ";no dropout;") +
-      (options.straight_through ? "straight through;" : "") +
-      (options.tie_weights ? "tied;" : "") +
+      (options.straight_through ? "straight through;" : "") + (options.tie_weights ? "tied;" : "") +
       (options.precision == Precision::kBFloat16 ? "bf16;" : "");
   for (const auto& p : session->parameters()) {
     if (!p->requires_grad) text += "frozen " + p->info.name + ";";
   }
   return text;
+}
+
+int64_t Trainer::Impl::usual_count(OptimizerKind moments, int64_t done) const {
+  const std::vector<std::string> own = optimizer_slots(update.optimizer.kind);
+  return own == optimizer_slots(moments) ? done : 0;
 }
 
 Checkpoint Trainer::Impl::checkpoint() const {
@@ -90,6 +141,10 @@ Checkpoint Trainer::Impl::checkpoint() const {
     }
   };
   add("optimizer/", session->optimizer_state());
+  for (const OptimizerKind kind : kMoments) {
+    const std::string counts = update_counts(*session, kind, usual_count(kind, steps));
+    if (!counts.empty()) c.text["updates/" + slot_of(kind)] = counts;
+  }
   if (micro_step > 0) add("gradient/", session->gradient_stores());
   return c;
 }
@@ -116,7 +171,12 @@ void Trainer::Impl::restore(const Checkpoint& c) {
   }
   const auto moments = entries_of(c, *session, "optimizer/");
   const auto gradients = entries_of(c, *session, "gradient/");
+  std::map<OptimizerKind, std::map<std::string, int64_t>> counts;
+  for (const OptimizerKind kind : kMoments) {
+    counts[kind] = read_counts(c, kind, usual_count(kind, new_steps));
+  }
   load_state_dict(*session, weights_of(c), true);
+  load_extra_states(*session, c);
 
   // Everything fits: from here on nothing can fail but memory.
   fill_store(session->optimizer_state(), moments);
@@ -126,6 +186,12 @@ void Trainer::Impl::restore(const Checkpoint& c) {
     Tensor average = state.find("ema/" + p->info.name);
     if (average.defined() && !c.find("optimizer/ema/" + p->info.name).defined()) {
       average.copy_from(p->value);
+    }
+  }
+  for (const auto& p : session->parameters()) {
+    for (const auto& [kind, numbers] : counts) {
+      const auto count = numbers.find(p->info.name);
+      *updates_of(*p, kind) = count != numbers.end() ? count->second : 0;
     }
   }
   steps = new_steps;

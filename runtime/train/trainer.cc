@@ -4,23 +4,14 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/train/averages.h"
 #include "runtime/train/loss_options.h"
 #include "runtime/train/metrics.h"
+#include "runtime/train/option_check.h"
 #include "runtime/train/trainer_impl.h"
 
 namespace trainrt {
 namespace {
-
-void check(bool good, const std::string& message) {
-  if (!good) throw Error(ErrorCode::kUsage, message);
-}
-
-void check_optional(const std::optional<double>& value, const char* name) {
-  if (value) {
-    check(std::isfinite(*value) && *value > 0,
-          std::string(name) + " must be a number above 0, not " + std::to_string(*value));
-  }
-}
 
 // Puts the running statistics back when a gradient was asked for, not a step.
 class KeepBuffers {
@@ -56,24 +47,26 @@ int64_t samples_of(const Session& session, const Batch& batch) {
 }  // namespace
 
 Trainer::Impl::Impl(const Module& module, const TrainerOptions& given)
-    : session(module.session()), options(given), losses(loss_specs(given)) {
+    : session(module.session()), options(given) {
+  if (options.losses.empty()) custom_loss = session->custom_loss();
+  if (custom_loss == nullptr) losses = loss_specs(given);
   double text_lr = std::numeric_limits<double>::quiet_NaN();
   update.optimizer = parse_optimizer(options.optimizer, &text_lr);
   lr = options.lr            ? *options.lr
        : std::isnan(text_lr) ? default_learning_rate(update.optimizer.kind)
                              : text_lr;
-  check(std::isfinite(lr) && lr >= 0, "lr must be a number of 0 or more");
+  check_usage(std::isfinite(lr) && lr >= 0, "lr must be a number of 0 or more");
   if (options.weight_decay) {
-    check(std::isfinite(*options.weight_decay) && *options.weight_decay >= 0,
-          "weight decay must be a number of 0 or more");
+    check_usage(std::isfinite(*options.weight_decay) && *options.weight_decay >= 0,
+                "weight decay must be a number of 0 or more");
     update.optimizer.weight_decay = *options.weight_decay;
   }
-  check(options.accumulate >= 1, "accumulate must be 1 or more");
-  check(options.total_steps >= 0, "total_steps must be 0 or more");
-  check_optional(options.clip_norm, "clip_norm");
-  check_optional(options.clip_value, "clip_value");
-  check_optional(options.ema, "ema");
-  check(!options.ema || *options.ema < 1, "ema must be below 1");
+  check_usage(options.accumulate >= 1, "accumulate must be 1 or more");
+  check_usage(options.total_steps >= 0, "total_steps must be 0 or more");
+  check_above_zero(options.clip_norm, "clip_norm");
+  check_above_zero(options.clip_value, "clip_value");
+  check_above_zero(options.ema, "ema");
+  check_usage(!options.ema || *options.ema < 1, "ema must be below 1");
   update.accumulate = options.accumulate;
   update.clip_norm = options.clip_norm;
   update.clip_value = options.clip_value;
@@ -87,17 +80,22 @@ Batch Trainer::Impl::make_batch(const TensorMap& given) const {
 
 StepSpec Trainer::Impl::train_spec() const {
   StepSpec spec;
-  spec.losses = losses;
+  spec.modes = session->modes();
+  set_loss(spec);
   spec.seeds = Seeds::kLoss;
   spec.update = update;
   spec.sections = update.accumulate > 1;
   return spec;
 }
 
+std::shared_ptr<CompiledStep> Trainer::Impl::prepare(Batch& batch) {
+  return session->prepare_training(train_spec(), batch);
+}
+
 StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch) {
   StepResult result;
   result.lr = next_lr();
-  session->load(step, batch, result.lr, steps + 1);
+  session->load(step, batch, {{result.lr}});
   step.executor->set_nan_check(options.nan_check);
   if (update.accumulate == 1) {
     session->run(step);
@@ -112,28 +110,17 @@ StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch) {
     }
   }
   session->set_rng_step(session->rng_step() + 1);
-  if (result.updated) ++steps;
+  if (result.updated) {
+    session->count_updates(step);
+    ++steps;
+  }
   result.step = steps;
   result.loss = loss_of(step);
   return result;
 }
 
 PlanStats Trainer::Impl::stats(const CompiledStep& step) const {
-  const Plan& plan = *step.plan;
-  PlanStats stats;
-  stats.plan_ms = step.plan_ms;
-  stats.arena_bytes = plan.arena_bytes();
-  stats.arena_lower_bound_bytes = plan.arena_lower_bound();
-  stats.fixed_bytes = plan.fixed_bytes();
-  stats.state_bytes = session->state_bytes();
-  stats.step_bytes = stats.arena_bytes + stats.fixed_bytes + session->optimizer_state().bytes() +
-                     session->gradient_stores().bytes();
-  stats.nodes = static_cast<int64_t>(plan.steps().size());
-  stats.flops = plan.flops();
-  stats.recomputed_values = step.recomputed.values;
-  stats.recomputed_bytes = step.recomputed.bytes;
-  stats.recomputed_flops = step.recomputed_flops;
-  return stats;
+  return plan_stats(*session, step);
 }
 
 Trainer::Trainer(const Module& module, const TrainerOptions& options)
@@ -146,7 +133,7 @@ const TrainerOptions& Trainer::options() const { return impl_->options; }
 
 StepResult Trainer::step(const TensorMap& given) {
   Batch batch = impl_->make_batch(given);
-  const auto step = impl_->session->prepare(impl_->train_spec(), batch);
+  const auto step = impl_->prepare(batch);
   return impl_->run_step(*step, batch);
 }
 
@@ -155,9 +142,9 @@ EvalResult Trainer::evaluate(const TensorMap& given) {
   Batch batch = impl_->make_batch(given);
   StepSpec spec;
   spec.training = false;
-  spec.losses = impl_->losses;
+  impl_->set_loss(spec);
   const auto step = session.prepare(spec, batch);
-  session.load(*step, batch, 0, 0);
+  session.load(*step, batch);
   session.run(*step);
   EvalResult result;
   result.loss = loss_of(*step);
@@ -177,7 +164,7 @@ Outputs Trainer::predict(const TensorMap& given) {
   StepSpec spec;
   spec.training = false;
   const auto step = session.prepare(spec, batch);
-  session.load(*step, batch, 0, 0);
+  session.load(*step, batch);
   session.run(*step);
   return Outputs(session.outputs(*step), 0);
 }
@@ -196,11 +183,11 @@ GradResult Trainer::grad(const TensorMap& given, const GradOptions& options) {
                   "gradients of outputs are asked for: the batch needs a 'dy/OUTPUT'");
     }
   } else {
-    spec.losses = impl_->losses;
+    impl_->set_loss(spec);
     spec.seeds = Seeds::kLoss;
   }
   const auto step = session.prepare(spec, batch);
-  session.load(*step, batch, 0, 0);
+  session.load(*step, batch);
   if (options.output_grads) session.load_grads(*step, batch.grads);
   const KeepBuffers keep(session);
   step->executor->set_nan_check(impl_->options.nan_check);
@@ -225,12 +212,12 @@ GradResult Trainer::grad(const TensorMap& given, const GradOptions& options) {
 
 std::vector<std::string> Trainer::trainable(const TensorMap& given) {
   Batch batch = impl_->make_batch(given);
-  return impl_->session->prepare(impl_->train_spec(), batch)->trainable;
+  return impl_->prepare(batch)->trainable;
 }
 
 PlanStats Trainer::plan(const TensorMap& given) {
   Batch batch = impl_->make_batch(given);
-  return impl_->stats(*impl_->session->prepare(impl_->train_spec(), batch));
+  return impl_->stats(*impl_->prepare(batch));
 }
 
 std::string Trainer::dump(GraphStage stage, GraphFormat format, const TensorMap& given) {
@@ -248,7 +235,7 @@ int64_t Trainer::steps_done() const { return impl_->steps; }
 double Trainer::learning_rate() const { return impl_->next_lr(); }
 
 void Trainer::set_learning_rate(double lr) {
-  check(std::isfinite(lr) && lr >= 0, "lr must be a number of 0 or more");
+  check_usage(std::isfinite(lr) && lr >= 0, "lr must be a number of 0 or more");
   impl_->lr = lr;
   impl_->schedule = LrSchedule{};
 }
@@ -257,15 +244,8 @@ const Position& Trainer::position() const { return impl_->position; }
 void Trainer::set_position(Position position) { impl_->position = std::move(position); }
 
 void Trainer::swap_ema() {
-  check(impl_->options.ema.has_value(), "swap_ema() needs the option ema");
-  Store& state = impl_->session->optimizer_state();
-  for (const auto& p : impl_->session->parameters()) {
-    Tensor average = state.find("ema/" + p->info.name);
-    if (!average.defined()) continue;  // frozen, or no step has run yet
-    const Tensor weights = p->value.clone();
-    p->value.copy_from(average);
-    average.copy_from(weights);
-  }
+  check_usage(impl_->options.ema.has_value(), "swap_ema() needs the option ema");
+  swap_averages(*impl_->session, impl_->session->parameters());
 }
 
 void Trainer::save_checkpoint(const std::string& path) const {

@@ -16,6 +16,7 @@ struct Trainer::Impl {
   std::shared_ptr<Session> session;
   TrainerOptions options;
   std::vector<LossSpec> losses;
+  std::shared_ptr<const CustomLoss> custom_loss;  // of the module, when there are no losses
   UpdateSpec update;
   double lr = 0;
   LrSchedule schedule;
@@ -27,6 +28,11 @@ struct Trainer::Impl {
 
   Batch make_batch(const TensorMap& given) const;
   StepSpec train_spec() const;
+  void set_loss(StepSpec& spec) const {
+    spec.losses = losses;
+    spec.custom_loss = custom_loss;
+  }
+  std::shared_ptr<CompiledStep> prepare(Batch& batch);
   double next_lr() const { return lr * schedule.factor(steps); }
   /// One batch through a prepared step, with the update when it is due.
   StepResult run_step(CompiledStep& step, const Batch& batch);
@@ -35,6 +41,9 @@ struct Trainer::Impl {
   /// Options that decide what a step computes; a checkpoint only fits the same. Rate and schedule
   /// may change between runs.
   std::string digest() const;
+  /// The number of updates that moments of a kind have seen after `done` steps of this trainer
+  /// alone.
+  int64_t usual_count(OptimizerKind moments, int64_t done) const;
   Checkpoint checkpoint() const;
   void restore(const Checkpoint& checkpoint);
 };

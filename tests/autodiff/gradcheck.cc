@@ -165,8 +165,8 @@ Row node(Op op, std::string name, std::vector<Operand> operands, Attrs attrs) {
 
 std::vector<Row> all_rows() {
   std::vector<Row> rows;
-  for (auto family :
-       {elementwise_rows, shape_rows, index_rows, reduction_rows, linear_rows, norm_rows, recurrent_rows}) {
+  for (auto family : {elementwise_rows, shape_rows, index_rows, reduction_rows, linear_rows,
+                      norm_rows, recurrent_rows, call_rows}) {
     for (Row& row : family()) rows.push_back(std::move(row));
   }
   return rows;

@@ -53,6 +53,7 @@ std::vector<Row> reduction_rows();
 std::vector<Row> linear_rows();
 std::vector<Row> norm_rows();
 std::vector<Row> recurrent_rows();
+std::vector<Row> call_rows();
 std::vector<Row> all_rows();
 
 /// Compares along three directions to a relative 1e-6; failures are Catch2's.

@@ -56,7 +56,7 @@ class Differentiated {
     StepSpec spec;
     spec.training = false;
     const auto step = session_.prepare(spec, batch);
-    session_.load(*step, batch, 0, 0);
+    session_.load(*step, batch);
     session_.run(*step);
     double sum = 0;
     for (const auto& [name, value] : session_.outputs(*step)) {
@@ -74,7 +74,7 @@ class Differentiated {
     spec.parameter_grads = false;
     spec.input_grads = true;
     const auto step = session_.prepare(spec, batch);
-    session_.load(*step, batch, 0, 0);
+    session_.load(*step, batch);
     TensorMap seeds;
     for (const Output& o : step->plan->graph().outputs()) {
       const TensorType& type = step->plan->graph().type(o.value);

@@ -52,7 +52,7 @@ Outputs compute(const Case& c, const TensorMap& inputs, const Way& way, bool ran
   spec.training = random;
   Batch batch = session.make_batch(inputs);
   const auto step = session.prepare(spec, batch);
-  session.load(*step, batch, 0, 0);
+  session.load(*step, batch);
   session.run(*step);
   return session.outputs(*step);
 }

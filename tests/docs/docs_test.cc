@@ -1,5 +1,5 @@
-// Documentation that cannot go stale: links lead somewhere, C++ in it is compiled (it stands word
-// for word in examples/), options it names exist in the program and the other way round.
+// Documentation that cannot go stale: links lead somewhere, C and C++ in it are compiled (they
+// stand word for word in examples/), options it names exist in the program and the other way round.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdio>
@@ -25,7 +25,7 @@ std::string read(const fs::path& path) {
 
 std::vector<fs::path> pages() {
   std::vector<fs::path> found;
-  for (const fs::path folder : {".", "docs"}) {
+  for (const fs::path folder : {".", "docs", "examples"}) {
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() == ".md") found.push_back(entry.path());
     }
@@ -80,21 +80,23 @@ TEST_CASE("links between pages lead to files that exist") {
   }
 }
 
-TEST_CASE("C++ in the documentation stands word for word in examples/") {
-  std::string sources;
-  for (const auto& entry : fs::directory_iterator("examples")) {
-    if (entry.path().extension() == ".cc") sources += read(entry.path());
-  }
-  REQUIRE(!sources.empty());
-  size_t count = 0;
-  for (const fs::path& page : pages()) {
-    for (const std::string& block : blocks(read(page), "cpp")) {
-      INFO(page << ":\n" << block);
-      CHECK(sources.find(block) != std::string::npos);
-      ++count;
+TEST_CASE("C and C++ in the documentation stand word for word in examples/") {
+  for (const auto& [language, extension] : {std::pair("cpp", ".cc"), std::pair("c", ".c")}) {
+    std::string sources;
+    for (const auto& entry : fs::recursive_directory_iterator("examples")) {
+      if (entry.path().extension() == extension) sources += read(entry.path());
     }
+    REQUIRE(!sources.empty());
+    size_t count = 0;
+    for (const fs::path& page : pages()) {
+      for (const std::string& block : blocks(read(page), language)) {
+        INFO(page << ":\n" << block);
+        CHECK(sources.find(block) != std::string::npos);
+        ++count;
+      }
+    }
+    CHECK(count >= 3);
   }
-  CHECK(count >= 3);
 }
 
 TEST_CASE("docs/cli.md names every option of the program, and no other") {

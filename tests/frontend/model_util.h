@@ -47,7 +47,6 @@ Tensor pseudo_random(Shape shape, uint64_t seed);
 double max_difference(const Tensor& a, const Tensor& b);
 
 void write_file(const std::string& path, const std::string& bytes);
-std::string read_file(const std::string& path);
 
 }  // namespace trainrt
 

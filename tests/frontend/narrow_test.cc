@@ -105,10 +105,10 @@ TEST_CASE("narrow weights are written back as they were, inside and outside the 
     check_equal(again.weight("w"), {-1, 7, 2});
     check_equal(run(again, {{"x", doubles({1, 1, 1}, {3})}}).at("y"), {3, 12, 8});
     onnx::ModelProto written;
-    REQUIRE(written.ParseFromString(read_file(out)));
+    REQUIRE(written.ParseFromString(TemporaryFolder::read(out)));
     const onnx::TensorProto& w = written.graph().initializer(2);
     CHECK(w.data_type() == kInt4);
-    CHECK((external ? read_file(out + ".data") : w.raw_data()) == raw);
+    CHECK((external ? TemporaryFolder::read(out + ".data") : w.raw_data()) == raw);
   }
 }
 

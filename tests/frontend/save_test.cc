@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 
 onnx::ModelProto parsed(const std::string& path) {
   onnx::ModelProto m;
-  REQUIRE(m.ParseFromString(read_file(path)));
+  REQUIRE(m.ParseFromString(TemporaryFolder::read(path)));
   return m;
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("a symbolic link at the new data file's name is replaced, not followed
   write_file(folder.file("victim"), "safe");
   std::filesystem::create_symlink(folder.file("victim"), folder.file("out.onnx"));
   model_of(kModel).save(folder.file("out.onnx"), {});
-  CHECK(read_file(folder.file("victim")) == "safe");
+  CHECK(TemporaryFolder::read(folder.file("victim")) == "safe");
   CHECK(OnnxModel::load(folder.file("out.onnx")).weight("w").data<float>()[0] == 1);
 }
 

@@ -45,7 +45,8 @@ TEST_CASE("a sequence has no gap, no name of its own and entries of its type") {
   CHECK_THAT(fault({{"s[0]", kA}, {"s[2]", kB}}), ContainsSubstring("given s[2]"));
   CHECK_THAT(fault({{"s", kA}}), ContainsSubstring("called s[0], s[1]"));
   CHECK_THAT(fault({{"s[01]", kA}}), ContainsSubstring("given s[01]"));
-  CHECK_THAT(fault({{"s[0]", doubles({1}, {1})}}), ContainsSubstring("input s[0]: expected [2]"));
+  CHECK_THAT(fault({{"s[0]", doubles({1}, {1})}}),
+             ContainsSubstring("input s[0]: expected float32[2]"));
 }
 
 TEST_CASE("an optional input may be left out") {

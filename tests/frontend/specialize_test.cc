@@ -27,13 +27,13 @@ OnnxModel two_inputs() {
 TEST_CASE("a wrong rank names the input and both shapes") {
   CHECK_THAT(binding_error(two_inputs(), {{"x", Tensor(DType::kFloat32, {5, 1, 4})},
                                           {"z", Tensor(DType::kFloat32, {5, 4})}}),
-             ContainsSubstring("input x: expected [n,4], given [5,1,4]"));
+             ContainsSubstring("input x: expected float32[n,4], given float32[5,1,4]"));
 }
 
 TEST_CASE("a wrong dim names the input and both shapes") {
   CHECK_THAT(binding_error(two_inputs(), {{"x", Tensor(DType::kFloat32, {5, 6})},
                                           {"z", Tensor(DType::kFloat32, {5, 4})}}),
-             ContainsSubstring("input x: expected [n,4], given [5,6]"));
+             ContainsSubstring("input x: expected float32[n,4], given float32[5,6]"));
 }
 
 TEST_CASE("a symbol has one size in all inputs") {
@@ -45,7 +45,7 @@ TEST_CASE("a symbol has one size in all inputs") {
 TEST_CASE("a wrong element type names both") {
   CHECK_THAT(binding_error(two_inputs(), {{"x", Tensor(DType::kInt64, {5, 4})},
                                           {"z", Tensor(DType::kFloat32, {5, 4})}}),
-             ContainsSubstring("input x is float32, given int64"));
+             ContainsSubstring("input x: expected float32[n,4], given int64[5,4]"));
 }
 
 TEST_CASE("a missing input and an unknown one are both named") {

@@ -190,6 +190,8 @@ backward:
 %g19 = CrossEntropyGrad(%ce, %x, %ids) ignore_index=1
 %g20 = NllLossGrad(%nll, %ids) shape=[2,3]
 %g21 = RoiPoolGrad(%roi, %img, %rois, %images) mode=max height=2 width=3 sampling_ratio=2 scale=0.5 half_pixel=true
+%call0, %call1 = Call(%x, %ids) function=7 outputs=[0,1,3,7,0]
+%hook0 = Hook(%g0, %x) function=8 outputs=[0,2,2,3]
 
 update:
 %a0 = Assign(%run, %n6)

@@ -34,7 +34,7 @@ Step run(Session& session, const TensorMap& inputs) {
   Batch batch = session.make_batch(inputs);
   Step result;
   result.step = session.prepare(gradients_of_sum(), batch);
-  session.load(*result.step, batch, 0, 0);
+  session.load(*result.step, batch);
   session.run(*result.step);
   result.loss = result.step->plan->output("loss", OutputRole::kLoss).item();
   return result;
@@ -105,6 +105,7 @@ TEST_CASE("a loop runs until its condition fails") {
       "{ y = Loop (``, yes, x) <body = b (int64 i, bool k, float[3] p) => (bool k2, float[3] p2)"
       " { p2 = Mul(p, w) n = ReduceL1<keepdims = 0>(p2) k2 = Less(n, top) }> }");
   CHECK(run(*session, {{"x", doubles({1, 1, 1}, {3})}}).loss == 4 + 9 + 2.25);
+  CHECK(run(*session, {{"x", doubles({0.5, 0.5, 0.5}, {3})}}).loss == 4 + 13.5 + 1.6875);
   CHECK(run(*session, {{"x", doubles({10, 1, 1}, {3})}}).loss == 20 + 3 + 1.5);
   check_differences(*session, doubles({0.3, -0.2, 0.7}, {3}));
 }
@@ -118,6 +119,57 @@ TEST_CASE("what a mask keeps has a size of its own") {
   CHECK(step.loss == 4 + 36 + 144 + 324);
   CHECK(step.step->plan->output("y", OutputRole::kOutput).shape() == Shape{4});
   check_differences(*session, doubles({1, 2, 3, -4, -5, -6}, {3, 2}));
+}
+
+const char* const kWhere =
+    " at = NonZero(x) where = Transpose(at) y = GatherND(w, where) z = Mul(x, zero) }";
+
+TEST_CASE("contents that change in place decide anew") {
+  const auto session =
+      session_of(std::string("g (float[3] x) => (float[m] y, float[3] z) <float zero = {0},"
+                             " float[3] w = {1, 10, 100}> {") +
+                 kWhere);
+  Tensor x = doubles({0, 5, 5}, {3});
+  CHECK(run(*session, {{"x", x}}).loss == 110);
+  x.data<double>()[0] = 5;
+  x.data<double>()[1] = 0;
+  CHECK(run(*session, {{"x", x}}).loss == 101);
+}
+
+TEST_CASE("a weight that decides by itself decides anew after it has changed") {
+  const auto session = session_of(
+      "g (float[2] x) => (float[m] y) <float[2] w = {1, 0}>"
+      "{ at = NonZero(w) where = Transpose(at) k = Mul(x, w) y = GatherND(k, where) }");
+  const Tensor x = doubles({3, 4}, {2});
+  CHECK(run(*session, {{"x", x}}).loss == 3);
+  REQUIRE(session->parameters().size() == 1);
+  session->parameters()[0]->value.copy_from(doubles({0, 1}, {2}));
+  CHECK(run(*session, {{"x", x}}).loss == 4);
+}
+
+TEST_CASE("what was computed on the way to one decision is a decision of its own when asked for") {
+  const auto session = session_of(
+      std::string("g (float[3] x) => (float[m] y, float[3] z, float[3] q) <float zero = {0},"
+                  " float[3] w = {1, 10, 100}>"
+                  "{ s = ReduceSum<keepdims = 0>(x) c = Greater(s, zero)"
+                  " q = If (c) <then_branch = t () => (float[3] a) { a = Mul(x, zero) },"
+                  " else_branch = e () => (float[3] b) { b = Neg(x) }>") +
+      kWhere);
+  CHECK(run(*session, {{"x", doubles({0, 5, 5}, {3})}}).loss == 110);
+  CHECK(run(*session, {{"x", doubles({5, 0, 5}, {3})}}).loss == 101);
+}
+
+TEST_CASE("several decisions may hang on one computed value") {
+  const auto session = session_of(
+      "g (float[n] x) => (float[n] y) <float zero = {0}, float five = {5}, float[1] w = {1}>"
+      "{ s = ReduceSum<keepdims = 0>(x) c = Greater(s, zero) d = Greater(s, five)"
+      " p = If (c) <then_branch = t () => (float[n] a) { a = Mul(x, w) },"
+      " else_branch = e () => (float[n] b) { b = Neg(x) }>"
+      " y = If (d) <then_branch = t2 () => (float[n] a2) { a2 = Mul(p, p) },"
+      " else_branch = e2 () => (float[n] b2) { b2 = Identity(p) }> }");
+  CHECK(run(*session, {{"x", doubles({1, 2}, {2})}}).loss == 3);
+  CHECK(run(*session, {{"x", doubles({4, 3}, {2})}}).loss == 25);
+  CHECK(run(*session, {{"x", doubles({-4, 3}, {2})}}).loss == 1);
 }
 
 TEST_CASE("an operator that only an impossible branch holds is no obstacle") {
@@ -154,6 +206,18 @@ TEST_CASE("integer contents of any size decide without becoming part of the plan
   const Step some = with(3);
   CHECK(with(4).step == some.step);
   CHECK(with(0).loss == -some.loss / 2);
+}
+
+TEST_CASE("what decided is remembered even when the caller writes to the same tensor again") {
+  const auto session = session_of(
+      "g (bool[n] keep, float[n] x) => (float[m] y) <float[1] w = {2}>"
+      "{ k = Compress<axis = 0>(x, keep) y = Mul(k, w) }");
+  Tensor ones(DType::kFloat64, {100}), keep(DType::kBool, {100});
+  ones.fill(1);
+  keep.data<bool>()[5] = true;
+  CHECK(run(*session, {{"x", ones}, {"keep", keep}}).loss == 2);
+  keep.data<bool>()[7] = true;
+  CHECK(run(*session, {{"x", ones}, {"keep", keep}}).loss == 4);
 }
 
 TEST_CASE("training follows the branch of each batch, and leaves the other's weights alone") {

@@ -52,6 +52,7 @@ class ModelMaker {
     for (int64_t d : shape) w->add_dims(d);
     for (float v : data.data<float>()) w->add_float_data(v);
   }
+  void set_opset(int64_t version) { model_.mutable_opset_import(0)->set_version(version); }
   onnx::NodeProto* node(const std::string& op, const std::vector<std::string>& in,
                         const std::vector<std::string>& out) {
     auto* n = graph().add_node();
@@ -180,6 +181,43 @@ std::string sequence_model() {
   product->add_input("x");
   product->add_input("w");
   product->add_output("y");
+  return m.bytes();
+}
+
+namespace {
+
+std::string layer_model(const std::string& product, const std::string& sum,
+                        const std::string& weight, const std::string& bias) {
+  ModelMaker m;
+  m.input("x", {"n", "4"});
+  m.output("y", {"n", "2"});
+  m.weight(weight, {4, 2}, 41);
+  m.weight(bias, {2}, 42);
+  m.node("MatMul", {"x", weight}, {"h"})->set_name(product);
+  m.node("Add", {"h", bias}, {"y"})->set_name(sum);
+  return m.bytes();
+}
+
+}  // namespace
+
+std::string keras_model() {
+  const std::string layer = "StatefulPartitionedCall/model/dense/";
+  return layer_model(layer + "MatMul", layer + "BiasAdd", layer + "MatMul/ReadVariableOp:0",
+                     layer + "BiasAdd/ReadVariableOp:0");
+}
+
+std::string paddle_model() {
+  return layer_model("p2o.MatMul.0", "p2o.Add.0", "linear_0.w_0", "linear_0.b_0");
+}
+
+std::string head_model(int64_t opset) {
+  ModelMaker m;
+  m.set_opset(opset);
+  m.input("x", {"n", "4"});
+  m.output("y", {"n", "2"});
+  m.weight("fc.weight", {4, 2}, 31);
+  m.weight("fc.bias", {2}, 32);
+  m.node("Gemm", {"x", "fc.weight", "fc.bias"}, {"y"});
   return m.bytes();
 }
 

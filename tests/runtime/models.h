@@ -28,6 +28,12 @@ std::string reshape_model();
 std::string two_output_model();
 /// xs, a sequence of [n,2] -> ys, the sequence of x * w. One weight w [2].
 std::string sequence_model();
+/// x [n,4] -> product and sum with the names that tf2onnx gives a Keras layer "model/dense" -> y.
+std::string keras_model();
+/// The same with Paddle's: weights linear_0.w_0 and linear_0.b_0, nodes p2o.MatMul.0 and p2o.Add.0.
+std::string paddle_model();
+/// x [n,4] -> Gemm (fc.weight [4,2], fc.bias) -> y [n,2].
+std::string head_model(int64_t opset = 17);
 /// x [n,2] -> y = relu(x): nothing to train.
 std::string plain_model();
 

@@ -1,10 +1,15 @@
 #include "trainrt/tensor.h"
 
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
 
+#include "tests/support/failure.h"
+
 using namespace trainrt;
+using testing::contains;
+using testing::failure;
 
 namespace {
 
@@ -46,7 +51,12 @@ TEST_CASE("element counts refuse what cannot be") {
 
 TEST_CASE("from checks the number of values") {
   CHECK(Tensor::from<int64_t>({1, 2, 3}, {3}).to_ints() == std::vector<int64_t>{1, 2, 3});
-  CHECK_THROWS_AS(Tensor::from<float>({1, 2, 3}, {2}), Error);
+  CHECK(contains(failure(
+                     [] {
+                       Tensor::from<float>({1, 2, 3}, {2});
+                     },
+                     ErrorCode::kInput),
+                 "Tensor::from: 3 values for shape [2], which has 2"));
 }
 
 TEST_CASE("typed access refuses another type") {
@@ -84,6 +94,64 @@ TEST_CASE("a view keeps its owner alive") {
   CHECK(t.data<float>()[2] == 3);
   t = Tensor();
   CHECK(watch.expired());
+}
+
+TEST_CASE("strides are those of dense rows") {
+  CHECK(Tensor(DType::kFloat32, {2, 3, 4}).strides() == std::vector<int64_t>{12, 4, 1});
+  CHECK(Tensor(DType::kInt8, {5}).strides() == std::vector<int64_t>{1});
+  CHECK(Tensor::scalar(1.0f).strides().empty());
+  CHECK(Tensor(DType::kFloat32, {2, 0, 3}).strides() == std::vector<int64_t>{3, 3, 1});
+  CHECK(Tensor(DType::kFloat32, {4, 2}).rows(1, 3).strides() == std::vector<int64_t>{2, 1});
+  const int64_t large = int64_t{1} << 40;
+  CHECK(Tensor(DType::kFloat32, {0, large, large}).strides()[2] == 1);
+}
+
+TEST_CASE("tensors are on the CPU") {
+  CHECK(Tensor(DType::kFloat32, {2}).device() == Device{});
+  CHECK(to_string(Tensor().device()) == "cpu");
+}
+
+TEST_CASE("a view of a span shares the caller's memory, both ways") {
+  std::vector<double> values = {1, 2, 3, 4, 5, 6};
+  Tensor t = Tensor::view(std::span(values), {2, 3});
+  CHECK(t.dtype() == DType::kFloat64);
+  CHECK(t.raw() == values.data());
+  t.rows(1, 2).data<double>()[0] = 40;
+  CHECK(values[3] == 40);
+  values[0] = 10;
+  CHECK(t.data<double>()[0] == 10);
+  std::array<int32_t, 4> fixed = {7, 8, 9, 10};
+  CHECK(Tensor::view(std::span(fixed), {4}).to_ints().back() == 10);
+}
+
+TEST_CASE("a view of a span with an owner needs nobody else") {
+  auto owner = std::make_shared<std::vector<int8_t>>(std::vector<int8_t>{1, 2});
+  const std::weak_ptr<std::vector<int8_t>> watch = owner;
+  Tensor rows;
+  {
+    const Tensor t = Tensor::view(std::span(*owner), {2, 1}, owner);
+    rows = t.rows(1, 2).reshape({1});
+  }
+  owner.reset();
+  REQUIRE_FALSE(watch.expired());
+  CHECK(rows.item() == 2);
+  rows = Tensor();
+  CHECK(watch.expired());
+}
+
+TEST_CASE("a view has as many elements as its span") {
+  std::vector<float> five(5), none;
+  const auto view = [&](const Shape& shape) {
+    return failure([&] { Tensor::view(std::span(five), shape); }, ErrorCode::kInput);
+  };
+  CHECK(contains(view({2, 3}), "Tensor::view: 5 values for shape [2,3], which has 6"));
+  CHECK(contains(view({}), "5 values for shape [], which has 1"));
+  CHECK(contains(view({0}), "5 values for shape [0], which has 0"));
+  const Tensor empty = Tensor::view(std::span(none), {0, 7});
+  CHECK(empty.defined());
+  CHECK(empty.shape() == Shape{0, 7});
+  CHECK(contains(failure([] { Tensor::view(nullptr, DType::kFloat32, {3}); }, ErrorCode::kInput),
+                 "null data for shape [3]"));
 }
 
 TEST_CASE("conversion to integers truncates and saturates") {

@@ -164,12 +164,12 @@ TEST_CASE("batches that do not fit are explained", "[cli]") {
     std::string text;
     std::vector<std::pair<std::string, Tensor>> arrays;
   };
-  const Case c =
-      GENERATE_COPY(Case{"expected [n,4], given [5,1,4]", {{"x", kX.reshape({5, 1, 4})}}},
-                    Case{"expected [n,4], given [5,6]", {{"x", Tensor(DType::kFloat32, {5, 6})}}},
-                    Case{"given int64", {{"x", Tensor(DType::kInt64, {5, 4})}}}, Case{"'x'", {}},
-                    Case{"7", {{"x", kX}, {"target", ids}}},
-                    Case{"4", {{"x", kX}, {"target", Tensor(DType::kInt64, {4})}}});
+  const Case c = GENERATE_COPY(
+      Case{"expected float32[n,4], given float32[5,1,4]", {{"x", kX.reshape({5, 1, 4})}}},
+      Case{"expected float32[n,4], given float32[5,6]", {{"x", Tensor(DType::kFloat32, {5, 6})}}},
+      Case{"expected float32[n,4], given int64[5,4]", {{"x", Tensor(DType::kInt64, {5, 4})}}},
+      Case{"'x'", {}}, Case{"7", {{"x", kX}, {"target", ids}}},
+      Case{"4", {{"x", kX}, {"target", Tensor(DType::kInt64, {4})}}});
   auto arrays = c.arrays;
   if (arrays.size() < 2) arrays.emplace_back("target", Tensor(DType::kInt64, {5}));
   const ProgramResult r = run_trainrt({"grad", w.model, "--data", w.npz("b.npz", arrays), "--loss",

@@ -179,7 +179,8 @@ TEST_CASE("safetensors round trip", "[data]") {
                            {"empty", Tensor(DType::kInt64, {0, 3})},
                            {"half", Tensor::from<float>({0.5f}, {1}).to(DType::kFloat16)},
                            {"target", Tensor::from<int64_t>({5, 6}, {2})}});
-  const auto back = read_safetensors(path);
+  const auto tensors = read_safetensors(path);
+  const TensorMap back(tensors.begin(), tensors.end());
   CHECK(back.size() == 4);
   CHECK(back.at("x").data<float>()[3] == 4.0f);
   CHECK(back.at("empty").shape() == Shape{0, 3});
