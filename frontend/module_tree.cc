@@ -20,6 +20,13 @@ std::string keras_scope(std::string_view name) {
   return scope;
 }
 
+constexpr std::ptrdiff_t kDeepest = 100;  // parts of a path
+
+/// The path, or the root where no framework has modules that deep.
+std::string bounded(std::string path) {
+  return std::count(path.begin(), path.end(), '.') < kDeepest ? path : "";
+}
+
 std::string scope_of(const ImportedModel& model, const ImportedNode& node) {
   if (node.proto == nullptr) return "";
   if (std::string path = torch_scope(node); !path.empty()) return path;
@@ -78,11 +85,12 @@ class TreeFinder {
 
   void run() {
     std::set<std::string> scopes, owners;
-    for (const ImportedWeight& w : m_.weights) {
+    for (ImportedWeight& w : m_.weights) {
+      w.info.module = bounded(std::move(w.info.module));
       if (w.use != WeightUse::kConstant) owners.insert(w.info.module);
     }
     for_each_imported(m_.graph, [&](ImportedNode& node) {
-      node.scope = scope_of(m_, node);
+      node.scope = bounded(scope_of(m_, node));
       scopes.insert(node.scope);
     });
     add("");

@@ -147,6 +147,11 @@ std::shared_ptr<const CustomLoss> make_graph_loss(std::shared_ptr<const OnnxMode
     throw Error(ErrorCode::kUsage, "a loss graph has one output, this one has " +
                                        std::to_string(loss->outputs().size()));
   }
+  if (loss->outputs()[0].kind != PortKind::kTensor) {
+    throw Error(ErrorCode::kUsage,
+                "the output of a loss graph is a tensor, this one is a sequence "
+                "or an optional");
+  }
   return make_custom_loss([loss = std::move(loss), &model](const LossGraph& g) {
     return expr_of(specialized_loss(*loss, model, g));
   });

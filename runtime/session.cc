@@ -175,6 +175,7 @@ StepInputs Session::step_inputs(const Batch& batch) const {
 
 StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const StageHook& on_stage,
                                Diagnostics& problems) {
+  pull_stored();  // contents may decide
   ScratchSizes scratch;
   const PlanOptions planned = plan_options(spec);
   StepContext context{
@@ -243,6 +244,7 @@ Tensor Session::contents_of(const InputAttrs& attrs, const Batch& batch) const {
 
 bool Session::holds_for(CompiledStep& step, const Batch& batch) {
   if (!step.guard) return true;
+  pull_stored();
   guard_arena_.reserve(step.guard->arena_bytes());
   load_inputs(*step.guard, batch);
   try {
@@ -277,7 +279,8 @@ void Session::add_state(const Graph& graph) {
   gradient_stores_.add(stores);
   given_gradients_.add(given);
   for (const std::string& name : averages) {
-    optimizer_state_.find(name).copy_from(parameter_store_.find(name.substr(4)));
+    Tensor average = optimizer_state_.find(name);
+    average.copy_from(parameter_values().find(name.substr(4)).to(average.dtype()));
   }
 }
 

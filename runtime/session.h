@@ -79,7 +79,9 @@ class Session {
   const OnnxModel& model() const { return model_; }
   const ParameterStates& parameters() const { return parameters_; }
   std::shared_ptr<ParameterState> find_parameter(const std::string& name) const;  // null: none
-  const Store& parameter_values() const { return parameter_store_; }
+  const Store& parameter_values() const {
+    return stored_ == working() ? parameter_store_ : stored_parameters_;
+  }
   const Store& buffers() const { return stored_ == working() ? buffers_ : stored_buffers_; }
   Store& optimizer_state() { return optimizer_state_; }
   const Store& optimizer_state() const { return optimizer_state_; }
@@ -150,10 +152,6 @@ class Session {
   const std::map<std::string, bool>& modes() const { return modes_; }
   void set_modes(std::map<std::string, bool> modes) { modes_ = std::move(modes); }
 
-  /// The loss that the program attached; null: none.
-  const std::shared_ptr<const CustomLoss>& custom_loss() const { return custom_loss_; }
-  void set_custom_loss(std::shared_ptr<const CustomLoss> loss) { custom_loss_ = std::move(loss); }
-
   /// Adds a tensor of the working type that no graph reads.
   std::shared_ptr<ParameterState> add_parameter(const WeightInfo& info, const Tensor& value);
   Tensor add_buffer(const std::string& name, const Tensor& value);
@@ -179,9 +177,13 @@ class Session {
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
 
-  /// Of Module::attach_loss().
+  /// Of Module::attach_loss(): terms, or a loss of the program's own (null: none).
   const std::vector<LossSpec>& attached_losses() const { return attached_losses_; }
-  void set_attached_losses(std::vector<LossSpec> losses) { attached_losses_ = std::move(losses); }
+  const std::shared_ptr<const CustomLoss>& custom_loss() const { return custom_loss_; }
+  void attach(std::vector<LossSpec> losses, std::shared_ptr<const CustomLoss> custom) {
+    attached_losses_ = std::move(losses);
+    custom_loss_ = std::move(custom);
+  }
 
  private:
   std::shared_ptr<ParameterState> keep_parameter(const WeightInfo& info);

@@ -114,13 +114,12 @@ Tensor Session::add_buffer(const std::string& name, const Tensor& value) {
 }
 
 size_t Session::state_bytes() const {
-  return bytes_of({&parameter_store_, &buffers_, &optimizer_state_, &gradient_stores_, &given_gradients_,
-                   &stored_parameters_, &stored_buffers_});
+  return bytes_of({&parameter_store_, &buffers_, &optimizer_state_, &gradient_stores_,
+                   &given_gradients_, &stored_parameters_, &stored_buffers_});
 }
 
 void Session::point_parameters() {
-  const Store& values = stored_ == working() ? parameter_store_ : stored_parameters_;
-  for (const auto& p : parameters_) p->value = values.find(p->info.name);
+  for (const auto& p : parameters_) p->value = parameter_values().find(p->info.name);
 }
 
 void Session::set_types(DType working_type, DType stored) {
@@ -198,9 +197,8 @@ void Session::replace_model(OnnxModel model) {
     const Tensor value = old_parameters.find(before->info.name);
     if (found == by_name_.end()) {
       if (before->registered) {
-        add_parameter(before->info, value);
-        *parameters_.back() = *before;
-        parameters_.back()->value = parameter_store_.find(before->info.name);
+        before->value = add_parameter(before->info, value)->value;
+        parameters_.back() = before;
       }
       continue;
     }
@@ -217,6 +215,12 @@ void Session::replace_model(OnnxModel model) {
     Tensor now = buffers_.find(name);
     if (now.defined() && now.shape() == old_buffers.at(i).shape()) now.copy_from(old_buffers.at(i));
     if (!now.defined() && registered_buffers_.contains(name)) add_buffer(name, old_buffers.at(i));
+  }
+  // What is gone belongs to no session: optimizers that hold it say so.
+  const auto nobody = std::make_shared<Session*>(nullptr);
+  for (const auto& before : old) {
+    const auto found = by_name_.find(before->info.name);
+    if (found == by_name_.end() || parameters_[found->second] != before) before->owner = nobody;
   }
   ++*trained_version_;
   drop_plans();

@@ -46,7 +46,9 @@ class Parameter {
   const std::string& module() const;         // dotted path of the owner; may be empty
   const std::string& reason() const;         // why it is a parameter
   const Shape& shape() const;
-  DType dtype() const;  // the working type
+  /// The working type, or the 16-bit type that Module::half() or bfloat16() stores values in.
+  DType dtype() const;
+  DType grad_dtype() const;  // the working type
   int64_t size() const;
   /// The stored value itself: writing to it changes the parameter.
   Tensor value() const;

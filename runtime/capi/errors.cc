@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "runtime/version.h"
+#include "trainrt/version.h"
 
 namespace trainrt::capi {
 namespace {
@@ -97,7 +97,7 @@ trainrt_status record_current_exception() noexcept {
 
 using trainrt::capi::last_error;
 
-const char* trainrt_version(void) { return trainrt::kVersion; }
+const char* trainrt_version(void) { return trainrt::version(); }
 
 const char* trainrt_status_name(trainrt_status status) {
   switch (status) {

@@ -4,7 +4,6 @@
 
 #include <functional>
 
-#include "runtime/version.h"
 
 namespace CLI {
 class App;

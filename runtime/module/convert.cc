@@ -28,12 +28,15 @@ Module& Module::to(DType dtype, bool, MemoryFormat) { return type(dtype); }
 
 Module& Module::to(Device device, bool, MemoryFormat) {
   if (device.type == DeviceType::kCpu) return *this;
-  throw Error(ErrorCode::kUnsupported, "device " + to_string(device) +
-                                           ": this build of trainrt has no backend for it, whatever "
-                                           "the machine has; it computes on the CPU");
+  throw Error(ErrorCode::kUnsupported,
+              "device " + to_string(device) +
+                  ": this build of trainrt has no backend for it, whatever "
+                  "the machine has; it computes on the CPU");
 }
 
-Module& Module::to(const Tensor& like, bool, MemoryFormat) { return to(like.device()).type(like.dtype()); }
+Module& Module::to(const Tensor& like, bool, MemoryFormat) {
+  return to(like.device()).type(like.dtype());
+}
 
 Module& Module::to_empty(Device device, bool recurse) {
   to(device);

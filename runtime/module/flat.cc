@@ -51,7 +51,7 @@ void get_grads(const Module& module, std::span<T> values) {
 template <typename T>
 void set_grads(const Module& module, std::span<const T> values) {
   for_each_part(module, values, [](Parameter& p, const Tensor& part) {
-    if (p.requires_grad()) p.set_grad(part.to(p.dtype()));
+    if (p.requires_grad()) p.set_grad(part.to(p.grad_dtype()));
   });
 }
 

@@ -51,61 +51,29 @@ TensorMap by_name(const Values& values) {
   return map;
 }
 
-class Running {
- public:
-  explicit Running(HookTable& table) : table_(table) { table.running = true; }
-  ~Running() { table_.running = false; }
-
- private:
-  HookTable& table_;
-};
-
-/// The hooks of a kind as they are now: one of them may change the list.
-template <typename F>
-std::vector<HookEntry<F>> now(const HookTable& table, const std::string& path,
-                              std::vector<HookEntry<F>> ModuleHooks::*kind) {
-  const auto found = table.modules.find(path);
-  return found == table.modules.end() ? std::vector<HookEntry<F>>() : found->second.*kind;
-}
-
 std::string who(const char* kind, const std::string& path) {
   return std::string(kind) + " of " + (path.empty() ? "the model" : "'" + path + "'");
 }
 
 void run_pre(HookTable& table, const std::string& path, Named& args) {
-  const auto hooks = now(table, path, &ModuleHooks::forward_pre);
-  if (hooks.empty()) return;
-  const Running running(table);
-  std::optional<Module> module = table.module_at(path);
-  if (!module) return;
-  for (const auto& hook : hooks) {
+  table.run(path, &ModuleHooks::forward_pre, [&](Module& module, const auto& hook) {
     const Values seen(args);
-    replace(args, hook.call(*module, seen, by_name(seen)), who("a forward pre-hook", path));
-  }
+    replace(args, hook.call(module, seen, by_name(seen)), who("a forward pre-hook", path));
+  });
 }
 
 void run_backward_pre(HookTable& table, const std::string& path, Named& gradients) {
-  const auto hooks = now(table, path, &ModuleHooks::backward_pre);
-  if (hooks.empty()) return;
-  const Running running(table);
-  std::optional<Module> module = table.module_at(path);
-  if (!module) return;
-  for (const auto& hook : hooks) {
-    replace(gradients, hook.call(*module, Values(gradients)), who("a backward pre-hook", path));
-  }
+  table.run(path, &ModuleHooks::backward_pre, [&](Module& module, const auto& hook) {
+    replace(gradients, hook.call(module, Values(gradients)), who("a backward pre-hook", path));
+  });
 }
 
 void run_backward(HookTable& table, const std::string& path, Named& grad_inputs,
                   const Named& grad_outputs) {
-  const auto hooks = now(table, path, &ModuleHooks::backward);
-  if (hooks.empty()) return;
-  const Running running(table);
-  std::optional<Module> module = table.module_at(path);
-  if (!module) return;
-  for (const auto& hook : hooks) {
-    replace(grad_inputs, hook.call(*module, Values(grad_inputs), Values(grad_outputs)),
+  table.run(path, &ModuleHooks::backward, [&](Module& module, const auto& hook) {
+    replace(grad_inputs, hook.call(module, Values(grad_inputs), Values(grad_outputs)),
             who("a backward hook", path));
-  }
+  });
 }
 
 }  // namespace
@@ -113,19 +81,15 @@ void run_backward(HookTable& table, const std::string& path, Named& grad_inputs,
 void HookTable::unwind() {
   const std::vector<Call> open = std::exchange(calls, {});
   for (auto call = open.rbegin(); call != open.rend(); ++call) {
-    std::optional<Module> module = module_at(call->path);
-    if (!module) return;
-    for (const auto& hook : now(*this, call->path, &ModuleHooks::forward)) {
+    run(call->path, &ModuleHooks::forward, [&](Module& module, const auto& hook) {
       const auto& called = call->called;
-      if (!hook.always || std::find(called.begin(), called.end(), hook.id) != called.end())
-        continue;
-      const Running guard(*this);
+      if (!hook.always || std::find(called.begin(), called.end(), hook.id) != called.end()) return;
       try {
-        hook.call(*module, call->args, by_name(call->args), Values());
+        hook.call(module, call->args, by_name(call->args), Values());
       } catch (const std::exception&) {
         // The error that stopped the forward is the one to be told.
       }
-    }
+    });
   }
 }
 
@@ -227,7 +191,7 @@ void HookBorders::enter(Builder& b, const std::string& module,
     for (size_t k = 0; k < numbers.size(); ++k) result[numbers[k]] = out[k];
     return result;
   };
-  const bool back = !now(*table_, module, &ModuleHooks::backward).empty();
+  const bool back = !table_->now(module, &ModuleHooks::backward).empty();
   inputs = add_hook(b, add_call({"forward pre-hook", run, back ? Gradient(gradient) : pass_on}),
                     inputs, {});
   call->inputs = inputs;
@@ -247,20 +211,14 @@ void HookBorders::leave(Builder& b, const std::string& module,
       table->calls.push_back({call->path, Values(), {}});
     }
     Named values = copies(call->output_names, r.inputs.first(count));
-    const auto hooks = now(*table, call->path, &ModuleHooks::forward);
-    if (!hooks.empty()) {
-      const Running running(*table);
-      std::optional<Module> owner = table->module_at(call->path);
-      for (const auto& hook : hooks) {
-        if (!owner) break;
-        HookTable::Call& open = table->calls.back();
-        open.called.push_back(hook.id);
-        const Values args = open.args;
-        replace(values, hook.call(*owner, args, by_name(args), Values(values)),
-                who("a forward hook", call->path));
-      }
-      put_back(values, first_numbers(count), r.outputs);
-    }
+    table->run(call->path, &ModuleHooks::forward, [&](Module& owner, const auto& hook) {
+      HookTable::Call& open = table->calls.back();
+      open.called.push_back(hook.id);
+      const Values args = open.args;
+      replace(values, hook.call(owner, args, by_name(args), Values(values)),
+              who("a forward hook", call->path));
+    });
+    put_back(values, first_numbers(count), r.outputs);
     table->calls.pop_back();
   };
   const auto gradient = [table = table_, call, count](const CallGradient& g) {
@@ -292,8 +250,8 @@ void HookBorders::leave(Builder& b, const std::string& module,
     for (size_t k = 0; k < numbers.size(); ++k) result[numbers[k]] = out[k];
     return result;
   };
-  const bool back = !now(*table_, module, &ModuleHooks::backward).empty() ||
-                    !now(*table_, module, &ModuleHooks::backward_pre).empty();
+  const bool back = !table_->now(module, &ModuleHooks::backward).empty() ||
+                    !table_->now(module, &ModuleHooks::backward_pre).empty();
   outputs = add_hook(b, add_call({"forward hook", run, back ? Gradient(gradient) : pass_on}),
                      outputs, call->inputs);
 }

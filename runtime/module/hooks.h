@@ -54,8 +54,35 @@ struct HookTable {
   };
   std::vector<Call> calls;
 
+  /// The hooks of a kind as they are now: one of them may change the list.
+  template <typename F>
+  std::vector<HookEntry<F>> now(const std::string& path,
+                                std::vector<HookEntry<F>> ModuleHooks::*kind) const {
+    const auto found = modules.find(path);
+    return found == modules.end() ? std::vector<HookEntry<F>>() : found->second.*kind;
+  }
+  /// Calls f(module, hook) for each of them, marked as running; nothing when the tree is gone.
+  template <typename F, typename Call>
+  void run(const std::string& path, std::vector<HookEntry<F>> ModuleHooks::*kind, const Call& f) {
+    const auto hooks = now(path, kind);
+    if (hooks.empty()) return;
+    std::optional<Module> module = module_at(path);
+    if (!module) return;
+    const Running guard(*this);
+    for (const auto& hook : hooks) f(*module, hook);
+  }
+
   /// After a failed forward: the hooks with always_call that did not run, innermost module first.
   void unwind();
+
+ private:
+  struct Running {
+    explicit Running(HookTable& owner) : table(owner) { table.running = true; }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    ~Running() { table.running = false; }
+    HookTable& table;
+  };
 };
 
 /// Puts Hook nodes at the borders of the modules that have hooks.

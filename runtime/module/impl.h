@@ -18,8 +18,7 @@ struct Module::Impl : std::enable_shared_from_this<Module::Impl> {
   std::vector<PortInfo> inputs, outputs;
   bool training = true;
   bool input_grads = false;
-  std::vector<std::string> loss_texts;
-  std::vector<LossSpec> losses;
+  std::vector<std::string> loss_texts;  // of the session's attached losses
   // The last forward in train mode.
   std::shared_ptr<CompiledStep> step;
   uint64_t run = 0;
@@ -41,6 +40,9 @@ struct Module::Impl : std::enable_shared_from_this<Module::Impl> {
   /// Reads the session's model: ports and tree.
   void look_at_model();
   Module handle(const std::string& path) { return Module(shared_from_this(), path); }
+  template <typename F>
+  RemovableHandle add_hook(const std::string& path, std::vector<HookEntry<F>> ModuleHooks::*kind,
+                           F hook, HookOptions options);
   /// After hooks were added or removed.
   void hooks_changed();
   void warn(const std::string& text) const;

@@ -121,7 +121,7 @@ StepSpec Module::Impl::forward_spec(const Batch& batch) const {
   spec.training = training;
   spec.modes = session->modes();
   if (training || !batch.targets.empty()) {
-    spec.losses = losses;
+    spec.losses = session->attached_losses();
     spec.custom_loss = session->custom_loss();
   }
   if (training) {
@@ -282,17 +282,13 @@ void Module::attach_loss(const std::vector<std::string>& losses) {
   root_only("attach_loss()");
   std::vector<LossSpec> specs;
   for (const std::string& text : losses) specs.push_back(parse_loss(text));
-  impl_->session->set_attached_losses(specs);
-  impl_->losses = std::move(specs);
+  impl_->session->attach(std::move(specs), nullptr);
   impl_->loss_texts = losses;
-  impl_->session->set_custom_loss(nullptr);
 }
 
 void Module::attach_loss(LossFunction loss) {
   root_only("attach_loss()");
-  impl_->session->set_custom_loss(make_custom_loss(std::move(loss)));
-  impl_->session->set_attached_losses({});
-  impl_->losses.clear();
+  impl_->session->attach({}, make_custom_loss(std::move(loss)));
   impl_->loss_texts.clear();
 }
 
@@ -301,9 +297,7 @@ void Module::attach_loss(const Module& loss) {
   loss.root_only("attach_loss()'s graph");
   // Shares the other module's session, which owns its model.
   const std::shared_ptr<const OnnxModel> graph(loss.session(), &loss.session()->model());
-  impl_->session->set_custom_loss(make_graph_loss(graph, impl_->session->model()));
-  impl_->session->set_attached_losses({});
-  impl_->losses.clear();
+  impl_->session->attach({}, make_graph_loss(graph, impl_->session->model()));
   impl_->loss_texts.clear();
 }
 

@@ -76,15 +76,16 @@ void check_complete(const StateLayout& layout) {
 }  // namespace
 
 void copy_transposed(Tensor to, const Tensor& from) {
-  const int64_t rows = from.shape()[0], columns = from.shape()[1];
-  with_float_type(to.dtype(), [&](auto sample) {
-    using T = decltype(sample);
-    T* y = static_cast<T*>(to.raw());
-    const T* x = static_cast<const T*>(from.raw());
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < columns; ++j) y[j * rows + i] = x[i * columns + j];
+  const auto rows = static_cast<size_t>(from.shape()[0]);
+  const auto columns = static_cast<size_t>(from.shape()[1]);
+  const size_t element = dtype_size(to.dtype());
+  auto* y = static_cast<char*>(to.raw());
+  const auto* x = static_cast<const char*>(from.raw());
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < columns; ++j) {
+      std::memcpy(y + (j * rows + i) * element, x + (i * columns + j) * element, element);
     }
-  });
+  }
 }
 
 bool equal_bytes(const Tensor& a, const Tensor& b) {

@@ -20,12 +20,13 @@ DType Parameter::dtype() const { return get(state_).value.dtype(); }
 int64_t Parameter::size() const { return get(state_).value.size(); }
 Tensor Parameter::value() const { return get(state_).value; }
 Tensor Parameter::grad() const { return get(state_).grad; }
+// Values that are stored in 16 bits are computed with in float32.
+DType Parameter::grad_dtype() const { return dtype_size(dtype()) == 2 ? DType::kFloat32 : dtype(); }
 bool Parameter::requires_grad() const { return get(state_).requires_grad; }
 
 void Parameter::set_grad(Tensor grad) {
   ParameterState& state = get(state_);
-  // A value that is stored in 16 bits has gradients in float32, as it is computed with.
-  const DType dtype = dtype_size(state.value.dtype()) == 2 ? DType::kFloat32 : state.value.dtype();
+  const DType dtype = grad_dtype();
   if (grad.defined() && (grad.dtype() != dtype || grad.shape() != state.value.shape())) {
     throw Error(ErrorCode::kInput, "gradient of " + state.info.name + ": expected " +
                                        to_string(TensorType{dtype, state.value.shape()}) +

@@ -37,11 +37,6 @@ void check_value(const std::string& full, const Tensor& value) {
                   (value.defined() ? std::string(dtype_name(value.dtype())) : "an undefined one"));
 }
 
-template <typename F>
-void insert(std::vector<HookEntry<F>>& list, HookEntry<F> entry, bool prepend) {
-  list.insert(prepend ? list.begin() : list.end(), std::move(entry));
-}
-
 }  // namespace
 
 std::vector<std::pair<std::string, Parameter>> Module::named_parameters(const std::string& prefix,
@@ -122,21 +117,26 @@ Parameter Module::register_parameter(const std::string& name, const Tensor& valu
   return Parameter(impl_->session->add_parameter(info, value));
 }
 
-// A hook's list, its entry and a handle that takes it out again.
-#define TRAINRT_ADD_HOOK(list, hook, prepend, always)                                          \
-  const uint64_t id = ++impl_->hooks->next_id;                                                 \
-  insert(impl_->hooks->modules[path_].list, {id, std::move(hook), always}, prepend);           \
-  impl_->hooks_changed();                                                                      \
-  return RemovableHandle([weak = std::weak_ptr<Impl>(impl_), path = path_, id] {               \
-    const auto impl = weak.lock();                                                             \
-    if (impl == nullptr) return;                                                               \
-    std::erase_if(impl->hooks->modules[path].list, [&](const auto& e) { return e.id == id; }); \
-    impl->hooks_changed();                                                                     \
-  })
+template <typename F>
+RemovableHandle Module::Impl::add_hook(const std::string& path,
+                                       std::vector<HookEntry<F>> ModuleHooks::*kind, F hook,
+                                       HookOptions options) {
+  const uint64_t id = ++hooks->next_id;
+  auto& list = hooks->modules[path].*kind;
+  list.insert(options.prepend ? list.begin() : list.end(),
+              {id, std::move(hook), options.always_call});
+  hooks_changed();
+  return RemovableHandle([weak = weak_from_this(), path, kind, id] {
+    const auto impl = weak.lock();
+    if (impl == nullptr) return;
+    std::erase_if(impl->hooks->modules[path].*kind, [&](const auto& e) { return e.id == id; });
+    impl->hooks_changed();
+  });
+}
 
 RemovableHandle Module::register_forward_pre_hook(ForwardPreHookWithKwargs hook,
                                                   HookOptions options) {
-  TRAINRT_ADD_HOOK(forward_pre, hook, options.prepend, options.always_call);
+  return impl_->add_hook(path_, &ModuleHooks::forward_pre, std::move(hook), options);
 }
 
 RemovableHandle Module::register_forward_pre_hook(ForwardPreHook hook, HookOptions options) {
@@ -149,7 +149,7 @@ RemovableHandle Module::register_forward_pre_hook(ForwardPreHook hook, HookOptio
 }
 
 RemovableHandle Module::register_forward_hook(ForwardHookWithKwargs hook, HookOptions options) {
-  TRAINRT_ADD_HOOK(forward, hook, options.prepend, options.always_call);
+  return impl_->add_hook(path_, &ModuleHooks::forward, std::move(hook), options);
 }
 
 RemovableHandle Module::register_forward_hook(ForwardHook hook, HookOptions options) {
@@ -161,11 +161,11 @@ RemovableHandle Module::register_forward_hook(ForwardHook hook, HookOptions opti
 }
 
 RemovableHandle Module::register_full_backward_pre_hook(BackwardPreHook hook, HookOptions options) {
-  TRAINRT_ADD_HOOK(backward_pre, hook, options.prepend, false);
+  return impl_->add_hook(path_, &ModuleHooks::backward_pre, std::move(hook), options);
 }
 
 RemovableHandle Module::register_full_backward_hook(BackwardHook hook, HookOptions options) {
-  TRAINRT_ADD_HOOK(backward, hook, options.prepend, false);
+  return impl_->add_hook(path_, &ModuleHooks::backward, std::move(hook), options);
 }
 
 RemovableHandle Module::register_backward_hook(BackwardHook hook) {
@@ -174,19 +174,19 @@ RemovableHandle Module::register_backward_hook(BackwardHook hook) {
 }
 
 RemovableHandle Module::register_state_dict_pre_hook(StateDictPreHook hook) {
-  TRAINRT_ADD_HOOK(state_pre, hook, false, false);
+  return impl_->add_hook(path_, &ModuleHooks::state_pre, std::move(hook), {});
 }
 
 RemovableHandle Module::register_state_dict_post_hook(StateDictPostHook hook) {
-  TRAINRT_ADD_HOOK(state_post, hook, false, false);
+  return impl_->add_hook(path_, &ModuleHooks::state_post, std::move(hook), {});
 }
 
 RemovableHandle Module::register_load_state_dict_pre_hook(LoadStateDictPreHook hook) {
-  TRAINRT_ADD_HOOK(load_pre, hook, false, false);
+  return impl_->add_hook(path_, &ModuleHooks::load_pre, std::move(hook), {});
 }
 
 RemovableHandle Module::register_load_state_dict_post_hook(LoadStateDictPostHook hook) {
-  TRAINRT_ADD_HOOK(load_post, hook, false, false);
+  return impl_->add_hook(path_, &ModuleHooks::load_post, std::move(hook), {});
 }
 
 }  // namespace trainrt

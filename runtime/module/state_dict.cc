@@ -17,6 +17,15 @@ Tensor bytes_tensor(const std::string& bytes) {
   return t;
 }
 
+/// Calls f(module, hook) for the hooks of a kind of all these modules.
+template <typename F, typename Call>
+void for_each_hook(const HookTable& table, const std::vector<Module>& modules,
+                   std::vector<HookEntry<F>> ModuleHooks::*kind, const Call& f) {
+  for (Module module : modules) {
+    for (const auto& hook : table.now(module.path(), kind)) f(module, hook.call);
+  }
+}
+
 /// "net.0._extra_state" -> "net.0".
 bool is_extra_key(const std::string& key, std::string* module) {
   if (!key.ends_with(kExtra)) return false;
@@ -30,24 +39,19 @@ bool is_extra_key(const std::string& key, std::string* module) {
 }  // namespace
 
 StateDict Module::state_dict(const std::string& prefix, bool) const {
-  const std::vector<Module> below = modules();
-  for (const Module& m : below) {
-    const auto hooks = impl_->hooks->modules.find(m.path());
-    if (hooks == impl_->hooks->modules.end()) continue;
-    Module handle = m;
-    for (const auto& hook : std::vector(hooks->second.state_pre)) {
-      hook.call(handle, join(prefix, relative(m.path(), path_)));
-    }
-  }
+  std::vector<Module> below = modules();
+  const HookTable& hooks = *impl_->hooks;
+  const auto place = [&](const Module& m) { return join(prefix, relative(m.path(), path_)); };
+  for_each_hook(hooks, below, &ModuleHooks::state_pre,
+                [&](Module& m, const auto& hook) { hook(m, place(m)); });
   StateDict dict;
   for (auto& [name, parameter] : named_parameters(prefix))
     dict.emplace_back(name, parameter.value());
-  for (auto& [name, buffer] : named_buffers(prefix)) {
-    const std::string full = join(path_, prefix.empty() ? name : name.substr(prefix.size() + 1));
-    if (!impl_->session->transient().contains(full) &&
-        !impl_->session->transient().contains(name)) {
-      dict.emplace_back(name, buffer);
-    }
+  const Session& session = *impl_->session;
+  for (size_t i = 0; i < session.buffers().size(); ++i) {
+    const std::string& name = session.buffers().names()[i];
+    if (session.transient().contains(name) || !session.owned_by(name, path_)) continue;
+    dict.emplace_back(join(prefix, relative(name, path_)), session.buffers().at(i));
   }
   for (const auto& [path, bytes] : impl_->session->extra_states()) {
     if (!lies_in(path, path_)) continue;
@@ -55,27 +59,20 @@ StateDict Module::state_dict(const std::string& prefix, bool) const {
                       bytes_tensor(bytes));
   }
   // A parent's hook sees what its children's made of their part.
-  for (auto m = below.rbegin(); m != below.rend(); ++m) {
-    const auto hooks = impl_->hooks->modules.find(m->path());
-    if (hooks == impl_->hooks->modules.end()) continue;
-    Module handle = *m;
-    for (const auto& hook : std::vector(hooks->second.state_post)) {
-      hook.call(handle, dict, join(prefix, relative(m->path(), path_)));
-    }
-  }
+  std::reverse(below.begin(), below.end());
+  for_each_hook(hooks, below, &ModuleHooks::state_post,
+                [&](Module& m, const auto& hook) { hook(m, dict, place(m)); });
   return dict;
 }
 
 LoadResult Module::load_state_dict(const StateDict& given, bool strict) {
   const std::lock_guard lock(impl_->session->mutex());
   StateDict values = given;
-  const std::vector<Module> below = modules();
-  for (const Module& m : below) {
-    const auto hooks = impl_->hooks->modules.find(m.path());
-    if (hooks == impl_->hooks->modules.end()) continue;
-    Module handle = m;
-    for (const auto& hook : std::vector(hooks->second.load_pre)) hook.call(handle, values, strict);
-  }
+  std::vector<Module> below = modules();
+  const HookTable& hooks = *impl_->hooks;
+  for_each_hook(hooks, below, &ModuleHooks::load_pre,
+                [&](Module& m, const auto& hook) { hook(m, values, strict); });
+  std::reverse(below.begin(), below.end());
   std::map<std::string, std::string> extra;
   std::erase_if(values, [&](const auto& entry) {
     std::string module;
@@ -89,12 +86,8 @@ LoadResult Module::load_state_dict(const StateDict& given, bool strict) {
     return true;
   });
   const auto review = [&](LoadResult& result) {
-    for (auto m = below.rbegin(); m != below.rend(); ++m) {
-      const auto hooks = impl_->hooks->modules.find(m->path());
-      if (hooks == impl_->hooks->modules.end()) continue;
-      Module handle = *m;
-      for (const auto& hook : std::vector(hooks->second.load_post)) hook.call(handle, result);
-    }
+    for_each_hook(hooks, below, &ModuleHooks::load_post,
+                  [&](Module& m, const auto& hook) { hook(m, result); });
   };
   const LoadResult result =
       trainrt::load_state_dict(*impl_->session, values, strict, {path_, review});

@@ -106,11 +106,15 @@ void fill_store(Store& store, const std::vector<std::pair<std::string, Tensor>>&
 
 std::string Trainer::Impl::digest() const {
   const ModuleOptions& options = session->options();
-  std::string text =
-      train_spec().key() + "bn " + std::to_string(static_cast<int>(options.batch_norm)) +
-      (options.dropout ? ";" : ";no dropout;") +
-      (options.straight_through ? "straight through;" : "") + (options.tie_weights ? "tied;" : "") +
-      (options.precision == Precision::kBFloat16 ? "bf16;" : "");
+  // The number of a custom loss is this process's own.
+  StepSpec spec = train_spec();
+  spec.custom_loss = nullptr;
+  std::string text = spec.key() + (custom_loss != nullptr ? "custom loss;" : "") + "bn " +
+                     std::to_string(static_cast<int>(options.batch_norm)) +
+                     (options.dropout ? ";" : ";no dropout;") +
+                     (options.straight_through ? "straight through;" : "") +
+                     (options.tie_weights ? "tied;" : "") +
+                     (options.precision == Precision::kBFloat16 ? "bf16;" : "");
   for (const auto& p : session->parameters()) {
     if (!p->requires_grad) text += "frozen " + p->info.name + ";";
   }
@@ -185,7 +189,7 @@ void Trainer::Impl::restore(const Checkpoint& c) {
   for (const auto& p : session->parameters()) {
     Tensor average = state.find("ema/" + p->info.name);
     if (average.defined() && !c.find("optimizer/ema/" + p->info.name).defined()) {
-      average.copy_from(p->value);
+      average.copy_from(p->value.to(average.dtype()));
     }
   }
   for (const auto& p : session->parameters()) {

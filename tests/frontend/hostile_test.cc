@@ -134,6 +134,25 @@ TEST_CASE("types nested endlessly are refused") {
   CHECK_THAT(load_error(m.SerializeAsString()), ContainsSubstring("not an ONNX model"));
 }
 
+TEST_CASE("names with endless paths belong to the root") {
+  std::string dots, slashes = "/";
+  for (int i = 0; i < 300000; ++i) {
+    dots += "a.";
+    slashes += "a/";
+  }
+  onnx::ModelProto proto;
+  REQUIRE(proto.ParseFromString(good()));
+  onnx::GraphProto& graph = *proto.mutable_graph();
+  graph.mutable_initializer(0)->set_name(dots + "w");
+  graph.mutable_node(0)->set_input(1, dots + "w");
+  graph.mutable_node(0)->set_name(slashes + "MatMul");
+  graph.mutable_node(2)->set_name("/b/Add");
+  const OnnxModel m = load_bytes(proto.SerializeAsString());
+  REQUIRE(m.modules().size() == 2);
+  CHECK(m.modules()[1].path == "b");
+  CHECK(m.parameters()[0].module.empty());
+}
+
 TEST_CASE("a loop with an absurd trip count is refused") {
   const OnnxModel m = model_of(graph_text(
       "g (float[1] x) => (float[1] y) <int64 n = {1000000000000}>"

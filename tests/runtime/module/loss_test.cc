@@ -7,6 +7,7 @@
 #include "tests/frontend/model_util.h"
 #include "tests/runtime/models.h"
 #include "tests/support/failure.h"
+#include "tests/support/temporary_folder.h"
 #include "trainrt/module.h"
 #include "trainrt/optimizer.h"
 #include "trainrt/trainer.h"
@@ -457,6 +458,30 @@ TEST_CASE("loss graphs that do not fit are refused", "[attach_loss]") {
                  "  s = MatMul (a, t)\n  l = ReduceSum <keepdims = 0> (s)\n}"));
   text = failure([&] { model.forward(batch); }, ErrorCode::kUnsupported);
   CHECK(contains(text, "MatMul"));
+}
+
+TEST_CASE("a run with a loss of the program's own goes on from its checkpoint", "[attach_loss]") {
+  TemporaryFolder folder;
+  const TensorMap batch = {{"x", numbers({2, 4})}, {"target", numbers({2, 3}, 2)}};
+  TrainerOptions options;
+  options.losses = {};
+  options.optimizer = "adam:lr=0.1";
+  const auto make = [] {
+    Module model = testing::load(testing::mlp_model(), exact());
+    // Each is another function to the library.
+    model.attach_loss([](const LossGraph& g) { return mean(square(g.output(0) - g.target())); });
+    return model;
+  };
+  Module model = make(), again = make();
+  Trainer trainer(model, options), resumed(again, options);
+  trainer.step(batch);
+  trainer.save_checkpoint(folder / "run");
+  resumed.load_checkpoint(folder / "run");
+  CHECK(trainer.step(batch).loss == resumed.step(batch).loss);
+  CHECK(largest_difference(model.parameters()[0].value(), again.parameters()[0].value()) == 0);
+  options.losses = {"mse"};
+  Trainer other(again, options);
+  failure([&] { other.load_checkpoint(folder / "run"); }, ErrorCode::kInput);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "tests/runtime/models.h"
 #include "tests/support/failure.h"
 #include "trainrt/module.h"
+#include "trainrt/optimizer.h"
 #include "trainrt/trainer.h"
 
 namespace trainrt {
@@ -240,6 +241,22 @@ TEST_CASE("another model takes the place of a part", "[set_submodule]") {
     CHECK(model.get_parameter("head.fc.bias").grad().defined());
     CHECK(kept.grad().defined());
   }
+}
+
+TEST_CASE("handles of what stays are good, those of what went say so", "[set_submodule]") {
+  Module model(kFiles[0]);
+  Parameter registered = model.register_parameter("scale", Tensor::scalar(2.0f).reshape({1}));
+  Parameter gone = model.get_parameter("head.bias");
+  Optimizer optimizer(model, "sgd:lr=1");
+  model.set_submodule("head", testing::load(testing::head_model()));
+  registered.value().fill(5);
+  CHECK(model.get_parameter("scale").value().data<float>()[0] == 5);
+  CHECK(contains(failure([&] { optimizer.step(); }, ErrorCode::kUsage), "'head.weight'"));
+  Optimizer fresh(model, "sgd:lr=1");
+  registered.set_grad(Tensor::scalar(1.0f).reshape({1}));
+  fresh.step();
+  CHECK(model.get_parameter("scale").value().data<float>()[0] == 4);
+  CHECK(gone.value().size() == 2);
 }
 
 TEST_CASE("a part that does not fit is refused", "[set_submodule]") {

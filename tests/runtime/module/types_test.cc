@@ -8,6 +8,7 @@
 
 #include "tests/runtime/models.h"
 #include "tests/support/failure.h"
+#include "trainrt/flat.h"
 #include "trainrt/module.h"
 #include "trainrt/optimizer.h"
 #include "trainrt/trainer.h"
@@ -128,6 +129,49 @@ TEST_CASE("an optimizer goes on after its parameters changed their type", "[type
     CHECK(model.train_step(batch(), optimizer).loss > 0);
   }
   CHECK(optimizer.steps_done() == 8);
+}
+
+TEST_CASE("state, flat views and averages work with 16-bit storage", "[half][bfloat16]") {
+  Module model = testing::load(testing::batch_norm_model());
+  model.attach_loss({"mse"});
+  model.bfloat16();
+  Parameter w = model.get_parameter("bn.weight");
+  StateDict state = model.state_dict();
+  for (auto& [name, tensor] : state) {
+    tensor = Tensor(DType::kFloat32, tensor.shape());
+    tensor.fill(0.5);
+  }
+  model.load_state_dict(state);
+  const TensorMap data = {{"x", numbers({4, 2, 3}, 1, DType::kFloat32)},
+                          {"target", numbers({4, 2, 3}, 2, DType::kFloat32)}};
+  model.eval();
+  model.forward(data);  // reads what was loaded
+  CHECK(w.value().to(DType::kFloat32).data<float>()[1] == 0.5f);
+  CHECK(model.get_buffer("bn.var").to(DType::kFloat32).data<float>()[1] == 0.5f);
+  model.train();
+
+  CHECK(w.grad_dtype() == DType::kFloat32);
+  std::vector<float> flat(static_cast<size_t>(flat_size(model)), 0.25f);
+  set_flat(model, std::span<const float>(flat));
+  CHECK(w.value().to(DType::kFloat32).data<float>()[0] == 0.25f);
+  set_flat_grad(model, std::span<const float>(flat));
+  CHECK(w.grad().data<float>()[0] == 0.25f);
+
+  Optimizer optimizer(model, "sgd:lr=0.5");
+  ExponentialMovingAverage average(model, 0.5);
+  average.store();
+  optimizer.step();
+  const float stepped = w.value().to(DType::kFloat32).data<float>()[0];
+  CHECK(stepped == 0.125f);
+  average.update();
+  average.swap();
+  CHECK(w.value().to(DType::kFloat32).data<float>()[0] == 0.5f * 0.25f + 0.5f * stepped);
+  average.swap();
+  CHECK(w.value().to(DType::kFloat32).data<float>()[0] == stepped);
+  average.copy_to();
+  average.restore();
+  CHECK(w.value().to(DType::kFloat32).data<float>()[0] == 0.25f);
+  average.load_state_dict(average.state_dict());
 }
 
 TEST_CASE("a module moves to a tensor's type, and to devices that are there",
