@@ -5,11 +5,11 @@ load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library", "cc_test")
 _COPTS = ["-std=c++20", "-fopenmp"]
 _LINKOPTS = ["-fopenmp"]
 
-def trainrt_library(name, copts = [], **kwargs):
+def trainrt_library(name, copts = [], linkopts = [], **kwargs):
     cc_library(
         name = name,
         copts = _COPTS + copts,
-        linkopts = _LINKOPTS,
+        linkopts = _LINKOPTS + linkopts,
         linkstatic = 1,
         **kwargs
     )

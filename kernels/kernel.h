@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "kernels/gpu.h"
 
 namespace trainrt {
 
@@ -40,6 +41,11 @@ struct KernelArgs {
   const void* const* in;
   void* const* out;
   void* scratch;  // of the size that plan() booked; shared by all nodes of a plan
+  // Kernels of a GPU: addresses are the device's, run() puts work into the stream. A kernel that
+  // finds contents it cannot compute with sets *status, which the device holds, to step + 1.
+  gpu::Stream* stream = nullptr;
+  int32_t* status = nullptr;
+  int32_t step = 0;
 
   template <typename T>
   const T* input(size_t i) const {
@@ -71,9 +77,13 @@ std::unique_ptr<Kernel> make_kernel(F f) {
   return std::make_unique<Wrapped>(std::move(f));
 }
 
-/// Bytes a kernel needs besides its operands while it runs.
+/// What a kernel needs besides its operands while it runs, and what it is planned for.
 struct Scratch {
   size_t bytes = 0;
+  /// The GPU that a kernel for GPUs will run on. Without one it is planned as far as that goes, and
+  /// cannot run.
+  gpu::Device* device = nullptr;
+  gpu::Products products = gpu::Products::kFloat32;
 };
 
 struct KernelRow {
@@ -81,6 +91,7 @@ struct KernelRow {
   std::string_view name;  // "onednn.conv", "cpu.softmax", "reference": shown in dumps and refusals
   Support (*supports)(const NodeView&);  // pure; null: every node of this op
   /// Called once per node and plan. The view's spans do not outlive the call: copy what is needed.
+  /// Null: the scratch's device has no way to run this after all; the next row is asked.
   std::unique_ptr<Kernel> (*plan)(const NodeView&, Scratch&);
   /// The first output may share the memory of an input of the same byte size that dies here.
   bool in_place = false;
@@ -97,6 +108,9 @@ using KernelLists = std::vector<std::span<const KernelRow>>;
 std::span<const KernelRow> cpu_kernels();
 /// Whether this processor multiplies bfloat16 (AVX512-BF16, AMX, …), so that cpu_kernels() does.
 bool cpu_runs_bf16();
+/// Kernels for NVIDIA GPUs, best first: cuBLASLt, cuDNN, our own and generated ones. They are there
+/// in every build; running them takes a gpu::Device.
+std::span<const KernelRow> cuda_kernels();
 /// Plain loops for every op, float32 and float64 (and integers where ONNX has them).
 std::span<const KernelRow> reference_kernels();
 

@@ -1,0 +1,66 @@
+// What the rows for GPUs share.
+#ifndef TRAINRT_KERNELS_CUDA_ROWS_H_
+#define TRAINRT_KERNELS_CUDA_ROWS_H_
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "kernels/kernel.h"
+
+namespace trainrt::cuda {
+
+// One function for each file of rows, in the order in which kernels.cc asks them.
+std::span<const KernelRow> matmul_rows();
+std::span<const KernelRow> conv_rows();
+std::span<const KernelRow> attention_rows();
+std::span<const KernelRow> recurrent_rows();
+std::span<const KernelRow> elementwise_rows();
+std::span<const KernelRow> fused_rows();
+std::span<const KernelRow> reduce_rows();
+std::span<const KernelRow> softmax_rows();
+std::span<const KernelRow> layer_norm_rows();
+std::span<const KernelRow> batch_norm_rows();
+std::span<const KernelRow> loss_rows();
+std::span<const KernelRow> movement_rows();
+std::span<const KernelRow> indexing_rows();
+std::span<const KernelRow> pool_rows();
+std::span<const KernelRow> interpolate_rows();
+std::span<const KernelRow> random_rows();
+std::span<const KernelRow> state_rows();
+std::span<const KernelRow> source_rows();
+std::span<const KernelRow> scan_rows();
+std::span<const KernelRow> roi_rows();
+std::span<const KernelRow> determinant_rows();
+
+inline constexpr uint32_t kThreads = 256;
+
+/// Blocks of kThreads for a loop over all threads of the grid: enough to fill any GPU, no more than
+/// there is work for.
+inline gpu::Size3 blocks_for(int64_t items) {
+  return {static_cast<uint32_t>(
+      std::clamp<int64_t>((items + kThreads - 1) / kThreads, 1, int64_t{1} << 16))};
+}
+/// A block for each row, in a loop where there are very many.
+inline gpu::Size3 blocks_of(int64_t rows) {
+  return {static_cast<uint32_t>(std::clamp<int64_t>(rows, 1, int64_t{1} << 20))};
+}
+
+/// "f32", "f64", "bf16", "i32", …: how device functions are named by element type.
+std::string_view suffix(DType dtype);
+
+/// The device function `name`_`suffix of dtype`; null when there is no device.
+const gpu::Function* function(const Scratch& scratch, std::string_view name, DType dtype);
+const gpu::Function* function(const Scratch& scratch, std::string_view name);
+
+/// Every operand plain, and of one of these types.
+Support all_of(const NodeView& node, std::initializer_list<DType> types);
+/// All operands float32 or all float64.
+Support all_float(const NodeView& node);
+
+/// Product of dims [begin, end).
+int64_t size_of(const Shape& shape, size_t begin, size_t end);
+
+}  // namespace trainrt::cuda
+
+#endif  // TRAINRT_KERNELS_CUDA_ROWS_H_

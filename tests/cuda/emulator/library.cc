@@ -1,0 +1,118 @@
+// What cuBLASLt and cuDNN are asked for, by plain loops in double.
+#include <cmath>
+#include <vector>
+
+#include "tests/cuda/emulator/device.h"
+#include "trainrt/error.h"
+
+namespace trainrt::testing {
+namespace {
+
+double load(const void* data, DType type, int64_t i) {
+  switch (type) {
+    case DType::kFloat32:
+      return static_cast<const float*>(data)[i];
+    case DType::kFloat64:
+      return static_cast<const double*>(data)[i];
+    case DType::kBFloat16: {
+      const uint32_t bits = uint32_t{static_cast<const uint16_t*>(data)[i]} << 16;
+      return __builtin_bit_cast(float, bits);
+    }
+    default:
+      throw Error(ErrorCode::kInternal, "libraries take floats");
+  }
+}
+
+void store(void* data, DType type, int64_t i, double value) {
+  switch (type) {
+    case DType::kFloat32:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+      return;
+    case DType::kFloat64:
+      static_cast<double*>(data)[i] = value;
+      return;
+    case DType::kBFloat16: {
+      const auto bits = __builtin_bit_cast(uint32_t, static_cast<float>(value));
+      static_cast<uint16_t*>(data)[i] =
+          static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+      return;
+    }
+    default:
+      throw Error(ErrorCode::kInternal, "libraries give floats");
+  }
+}
+
+template <typename F>
+class Loops final : public gpu::LibraryCall {
+ public:
+  Loops(F f, size_t inputs, size_t outputs)
+      : f_(std::move(f)), inputs_(inputs), outputs_(outputs) {}
+  size_t workspace_bytes() const override { return 0; }
+  void run(gpu::Stream& stream, const void* const* in, void* const* out, void*) const override {
+    enqueue(stream, [f = f_, ins = std::vector<const void*>(in, in + inputs_),
+                     outs = std::vector<void*>(out, out + outputs_)] {
+      f(ins.data(), outs.data());
+    });
+  }
+
+ private:
+  F f_;
+  size_t inputs_, outputs_;
+};
+
+template <typename F>
+std::unique_ptr<gpu::LibraryCall> loops(size_t inputs, size_t outputs, F f) {
+  return std::make_unique<Loops<F>>(std::move(f), inputs, outputs);
+}
+
+}  // namespace
+
+std::unique_ptr<gpu::LibraryCall> emulated_matmul(const gpu::MatMulCall& call, std::string*) {
+  const bool bias = call.epilogue == gpu::Epilogue::kBias ||
+                    call.epilogue == gpu::Epilogue::kBiasRelu ||
+                    call.epilogue == gpu::Epilogue::kBiasGelu;
+  return loops(bias ? 3 : 2, 1, [c = call, bias](const void* const* in, void* const* out) {
+    for (int64_t b = 0; b < c.batch; ++b) {
+      for (int64_t i = 0; i < c.m; ++i) {
+        for (int64_t j = 0; j < c.n; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < c.k; ++k) {
+            sum += load(in[0], c.a, b * c.stride_a + (c.trans_a ? k * c.lda + i : i * c.lda + k)) *
+                   load(in[1], c.b, b * c.stride_b + (c.trans_b ? j * c.ldb + k : k * c.ldb + j));
+          }
+          if (bias) sum += load(in[2], c.c, j);
+          if (c.epilogue == gpu::Epilogue::kRelu || c.epilogue == gpu::Epilogue::kBiasRelu) {
+            sum = sum > 0 ? sum : 0;
+          }
+          if (c.epilogue == gpu::Epilogue::kBiasGelu) {
+            sum = sum / 2 *
+                  (1 + std::tanh(std::sqrt(2 / M_PI) * (sum + 0.044715 * sum * sum * sum)));
+          }
+          store(out[0], c.c, b * c.stride_c + i * c.ldc + j, sum);
+        }
+      }
+    }
+  });
+}
+
+std::unique_ptr<gpu::LibraryCall> emulated_convolution(const gpu::ConvCall&, std::string* why) {
+  *why = "not emulated";
+  return nullptr;
+}
+
+std::unique_ptr<gpu::LibraryCall> emulated_attention(const gpu::AttentionCall&, std::string* why) {
+  *why = "not emulated";
+  return nullptr;
+}
+
+std::unique_ptr<gpu::LibraryCall> emulated_pool(const gpu::PoolCall&, std::string* why) {
+  *why = "not emulated";
+  return nullptr;
+}
+
+std::unique_ptr<gpu::LibraryCall> emulated_softmax(const gpu::SoftmaxCall&, std::string* why) {
+  *why = "not emulated";
+  return nullptr;
+}
+
+}  // namespace trainrt::testing

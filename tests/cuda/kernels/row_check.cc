@@ -1,0 +1,158 @@
+#include "tests/cuda/kernels/row_check.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/blocked_view.h"
+#include "tests/cuda/test_device.h"
+
+namespace trainrt {
+namespace {
+
+using testing::test_device;
+
+/// Memory of the device that ends where its allocation ends.
+class DeviceBuffer {
+ public:
+  explicit DeviceBuffer(size_t bytes) : bytes_(bytes), data_(test_device().allocate(bytes)) {}
+  DeviceBuffer(DeviceBuffer&& other) noexcept : bytes_(other.bytes_), data_(other.data_) {
+    other.data_ = nullptr;
+  }
+  ~DeviceBuffer() { test_device().free(data_); }
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  void* data_;
+};
+
+/// Outputs of one run; shared >= 0: the first output lies on that input. Empty when the device has
+/// no way to run the row.
+std::vector<Buffer> run_on_device(const KernelRow& row, const TestNode& node, int shared = -1) {
+  gpu::Device& device = test_device();
+  Scratch booked;
+  booked.device = &device;
+  const auto kernel = plan_row(row, node.view(), booked);
+  if (!kernel) return {};
+  device.finish_compiling();
+  const auto stream = device.make_stream();
+  std::vector<Buffer> host;
+  std::vector<DeviceBuffer> ins, outs;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    host.push_back(stored(node.inputs[i].raw(), node.in[i]));
+    ins.emplace_back(host.back().bytes());
+    stream->copy_to_device(ins.back().data(), host.back().data(), host.back().bytes());
+    stream->synchronize();
+  }
+  for (const TensorType& t : node.out) outs.emplace_back(t.bytes());
+  for (const DeviceBuffer& b : ins) in.push_back(b.data());
+  for (const DeviceBuffer& b : outs) out.push_back(b.data());
+  if (shared >= 0) out[0] = ins[static_cast<size_t>(shared)].data();
+  const DeviceBuffer scratch(booked.bytes), status(sizeof(int32_t));
+  stream->zero(status.data(), sizeof(int32_t));
+  KernelArgs args{in.data(), out.data(), scratch.data()};
+  args.stream = stream.get();
+  args.status = static_cast<int32_t*>(status.data());
+  args.step = 6;
+  kernel->run(args);
+  std::vector<Buffer> results;
+  for (size_t i = 0; i < outs.size(); ++i) {
+    results.emplace_back(outs[i].bytes());
+    stream->copy_to_host(results[i].data(), out[i], outs[i].bytes());
+    stream->synchronize();
+  }
+  for (size_t i = 0; i < ins.size(); ++i) {
+    if (static_cast<int>(i) == shared) continue;
+    Buffer after(ins[i].bytes());
+    stream->copy_to_host(after.data(), ins[i].data(), ins[i].bytes());
+    stream->synchronize();
+    INFO("input " << i);
+    // State updates change their first operand through the first output; here these are two.
+    CHECK(after == host[i]);
+  }
+  int32_t reported = 0;
+  stream->copy_to_host(&reported, status.data(), sizeof(reported));
+  stream->synchronize();
+  CHECK(reported == 0);
+  return results;
+}
+
+/// float64 results are compared here: by 1e-11 of the largest.
+void compare_double(const Buffer& got, const Buffer& want) {
+  const auto* a = reinterpret_cast<const double*>(got.data());
+  const auto* b = reinterpret_cast<const double*>(want.data());
+  const size_t n = want.bytes() / sizeof(double);
+  double largest = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isfinite(b[i])) largest = std::max(largest, std::fabs(b[i]));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    INFO("element " << i << " of " << n << ": " << a[i] << ", reference " << b[i]);
+    if (!(std::fabs(a[i] - b[i]) <= 1e-11 * largest)) FAIL("differs from the reference");
+  }
+}
+
+/// Number of rows that ran the node.
+int check(const TestNode& node, Tolerance tolerance) {
+  INFO(node.text());
+  int taken = 0;
+  std::vector<Buffer> want;
+  for (const KernelRow& row : cuda_kernels()) {
+    if (!takes(row, node.view())) continue;
+    INFO("row " << row.name);
+    if (want.empty()) want = reference_results(node);
+    const std::vector<Buffer> got = run_on_device(row, node);
+    if (got.empty()) continue;
+    ++taken;
+    for (size_t i = 0; i < want.size(); ++i) {
+      INFO("output " << i);
+      if (node.out[i].dtype == DType::kFloat64) {
+        compare_double(got[i], want[i]);
+      } else {
+        compare(got[i], want[i], node.out[i], tolerance);
+      }
+    }
+    CHECK(run_on_device(row, node) == got);
+    for (size_t i = 0; row.in_place && i < node.in.size(); ++i) {
+      if (node.in[i].bytes() != node.out[0].bytes() ||
+          node.in[i].stored_size() != node.out[0].stored_size()) {
+        continue;
+      }
+      INFO("in place of input " << i);
+      CHECK(run_on_device(row, node, static_cast<int>(i)) == got);
+    }
+  }
+  return taken;
+}
+
+}  // namespace
+
+void check_cuda_rows(const RowCase& c, Tolerance tolerance) {
+  const TestNode node(c);
+  const int taken = check(node, tolerance);
+  INFO(node.text());
+  CHECK(taken > 0);
+  if (c.bf16_inputs != 0 || c.bf16_outputs != 0) return;
+  TestNode doubles = node;
+  bool any = false;
+  for (auto* list : {&doubles.in, &doubles.out}) {
+    for (TensorType& t : *list) {
+      if (t.dtype == DType::kFloat32) {
+        t.dtype = DType::kFloat64;
+        any = true;
+      }
+    }
+  }
+  if (!any || std::holds_alternative<CastAttrs>(c.attrs)) return;
+  for (size_t i = 0; i < doubles.inputs.size(); ++i) {
+    doubles.inputs[i] = doubles.inputs[i].to(doubles.in[i].dtype);
+  }
+  check(doubles, tolerance);
+}
+
+}  // namespace trainrt
