@@ -258,6 +258,11 @@ struct LayoutAttrs {
   Layout layout = Layout::kPlain;
 };
 
+/// Where the result lies; the operand is on the other side.
+struct TransferAttrs {
+  bool to_host = false;
+};
+
 /// One tile program over elements; see graph/fused.h for its text.
 struct FusedAttrs {
   std::string program;
@@ -307,7 +312,7 @@ using Attrs =
                  ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
                  GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
                  TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
-                 NormAttrs, NormConvAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs,
+                 NormAttrs, NormConvAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs, TransferAttrs,
                  FusedAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs, CallAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs

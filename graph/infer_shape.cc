@@ -179,6 +179,8 @@ Types reorder(const Args& a) {
   return {type};
 }
 
+Types transfer(const Args& a) { return {a.in[0]}; }
+
 constexpr Row kRows[] = {
     {Op::kReshape, reshape},      {Op::kTranspose, transpose},
     {Op::kExpand, expand},        {Op::kSlice, slice},
@@ -186,6 +188,7 @@ constexpr Row kRows[] = {
     {Op::kSplit, split},          {Op::kPad, pad},
     {Op::kPadGrad, pad_grad},     {Op::kTrilu, trilu},
     {Op::kReorder, reorder},
+    {Op::kTransfer, transfer},
 };
 
 }  // namespace

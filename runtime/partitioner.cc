@@ -9,6 +9,8 @@ KernelLists kernel_lists(bool reference) {
   return {cpu_kernels(), reference_kernels()};
 }
 
+KernelLists gpu_kernel_lists() { return {cuda_kernels()}; }
+
 NodeTypes::NodeTypes(const Graph& graph, const Node& node) {
   inputs.reserve(node.inputs.size());
   outputs.reserve(node.outputs.size());
@@ -22,9 +24,13 @@ RowTable::RowTable(const KernelLists& lists) {
   }
 }
 
-Assignment RowTable::find(const NodeView& node) const {
+Assignment RowTable::find(const NodeView& node, const KernelRow* after) const {
   Assignment result;
   for (const KernelRow* row : by_op_[static_cast<size_t>(node.op)]) {
+    if (after != nullptr) {
+      if (row == after) after = nullptr;
+      continue;
+    }
     Support support = row_support(*row, node);
     if (support.ok) {
       result.row = row;
@@ -46,17 +52,26 @@ std::vector<Assignment> partition(const Graph& graph, const KernelLists& lists,
     const NodeTypes types(graph, node);
     assignment = rows.find(types.view(node));
     if (assignment.row != nullptr || is_view(node.op)) continue;
-    std::string reason = "no kernel runs " + std::string(op_info(node.op).name) + " on";
-    for (const TensorType& t : types.inputs) reason += " " + to_string(t);
-    for (const Refusal& r : assignment.refusals) {
-      reason += "; " + std::string(r.row) + ": " + r.reason;
-    }
-    const SourceRef& source = graph.source(node);
-    problems.add({source.node.empty() ? describe(graph, NodeId{i}) : source.node,
-                  source.op.empty() ? std::string(op_info(node.op).name) : source.op, source.domain,
-                  source.opset, "no_kernel", std::move(reason)});
+    problems.add(no_kernel(graph, NodeId{i}, assignment, "no kernel"));
   }
   return result;
+}
+
+Problem no_kernel(const Graph& graph, NodeId id, const Assignment& assignment,
+                  const std::string& what) {
+  const Node& node = graph.node(id);
+  std::string reason = what + " runs " + std::string(op_info(node.op).name) + " on";
+  for (const TensorType& t : NodeTypes(graph, node).inputs) reason += " " + to_string(t);
+  for (const Refusal& r : assignment.refusals) {
+    reason += "; " + std::string(r.row) + ": " + r.reason;
+  }
+  const SourceRef& source = graph.source(node);
+  return {source.node.empty() ? describe(graph, id) : source.node,
+          source.op.empty() ? std::string(op_info(node.op).name) : source.op,
+          source.domain,
+          source.opset,
+          "no_kernel",
+          std::move(reason)};
 }
 
 }  // namespace trainrt

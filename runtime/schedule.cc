@@ -15,19 +15,6 @@ constexpr size_t kStoredFill = 4096;
 
 size_t at(int32_t index) { return static_cast<size_t>(index); }
 
-bool is_state(InputRole role, const std::string& name) {
-  switch (role) {
-    case InputRole::kParameter:
-    case InputRole::kBuffer:
-    case InputRole::kOptimizerState:
-      return true;
-    case InputRole::kGradient:
-      return name.starts_with("acc/") || name.starts_with("grad/");
-    default:
-      return false;
-  }
-}
-
 // The state that output k of a state update is stored in: a number of an input, or -1.
 int32_t updated_input(const Node& node, size_t k) {
   if (k == 0) return 0;
@@ -98,7 +85,7 @@ class Scheduler {
       if (node.op == Op::kInput) {
         const auto& attrs = std::get<InputAttrs>(node.attrs);
         group_[at(node.outputs[0].index)].storage =
-            is_state(attrs.role, attrs.name) ? Storage::kState : Storage::kInput;
+            is_state(attrs) ? Storage::kState : Storage::kInput;
       } else if (is_stored_constant(node)) {
         group_[at(node.outputs[0].index)].storage = Storage::kConstant;
       } else if (is_view(node.op)) {
@@ -303,6 +290,19 @@ class Scheduler {
 };
 
 }  // namespace
+
+bool is_state(const InputAttrs& input) {
+  switch (input.role) {
+    case InputRole::kParameter:
+    case InputRole::kBuffer:
+    case InputRole::kOptimizerState:
+      return true;
+    case InputRole::kGradient:
+      return input.name.starts_with("acc/") || input.name.starts_with("grad/");
+    default:
+      return false;
+  }
+}
 
 bool is_stored_constant(const Node& node) {
   if (node.op == Op::kConstant) return true;

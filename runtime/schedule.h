@@ -46,6 +46,8 @@ struct Schedule {
 Schedule make_schedule(const Graph& graph, std::span<const Assignment> rows,
                        const ScheduleOptions& options);
 
+/// Whether an input is state, whose address the caller fixes.
+bool is_state(const InputAttrs& input);
 /// Constants and small fills, which are stored when the plan is made.
 bool is_stored_constant(const Node& node);
 

@@ -69,12 +69,24 @@ Session::Session(OnnxModel model, const ModuleOptions& options)
     throw Error(ErrorCode::kUsage, "the working type is float32 or float64, not " +
                                        std::string(dtype_name(options.dtype)));
   }
-  if (options.precision == Precision::kBFloat16) {
+  if (options.device.type != DeviceType::kCpu && options.device.type != DeviceType::kCuda) {
+    throw Error(ErrorCode::kUnsupported, "no build of trainrt runs on " +
+                                             to_string(options.device) + ": devices are cpu and cuda");
+  }
+  if (on_gpu() && options.backend == Backend::kReference) {
+    throw Error(ErrorCode::kUsage, "the reference kernels run on the CPU only");
+  }
+  if (options.precision != Precision::kFloat32) {
+    const std::string name = options.precision == Precision::kTf32 ? "tf32" : "bf16";
     if (options.dtype != DType::kFloat32 || options.backend == Backend::kReference) {
-      throw Error(ErrorCode::kUsage,
-                  "precision bf16 goes with the working type float32 and the backend auto only");
+      throw Error(ErrorCode::kUsage, "precision " + name +
+                                         " goes with the working type float32 and the backend "
+                                         "auto only");
     }
-    if (!cpu_runs_bf16()) {
+    if (options.precision == Precision::kTf32 && !on_gpu()) {
+      throw Error(ErrorCode::kUsage, "precision tf32 is for GPUs: add the device cuda");
+    }
+    if (options.precision == Precision::kBFloat16 && !on_gpu() && !cpu_runs_bf16()) {
       throw Error(ErrorCode::kUnsupported,
                   "precision bf16: this processor has no bfloat16 products (AVX512-BF16, AMX); "
                   "use f32");
@@ -86,6 +98,7 @@ Session::Session(OnnxModel model, const ModuleOptions& options)
   check_patterns("freeze", options.freeze, model_.parameters());
   check_patterns("train_only", options.train_only, model_.parameters());
 
+  if (!options.plan_only) open_device();
   take_weights();
   for (const auto& p : parameters_) {
     p->requires_grad = (options.train_only.empty() || matches_any(options.train_only, p->info)) &&
@@ -188,7 +201,7 @@ StepGraph Session::build_graph(const StepSpec& spec, const Batch& batch, const S
        {},
        borders_},
       {[&](const InputAttrs& attrs) { return contents_of(attrs, batch); },
-       make_evaluator(kernels())},
+       make_evaluator(host_kernels())},
       fused_kernels(),
       spec.seeds == Seeds::kNone ? 0 : options_.memory_budget,
       [&](const Graph& graph) { return planned_arena_bytes(graph, planned, scratch); },
@@ -221,9 +234,12 @@ bool Session::on_reference() const {
   return options_.backend == Backend::kReference || working() == DType::kFloat64;
 }
 
-KernelLists Session::kernels() const { return kernel_lists(on_reference()); }
+KernelLists Session::kernels() const { return on_gpu() ? gpu_kernel_lists() : host_kernels(); }
+
+KernelLists Session::host_kernels() const { return kernel_lists(on_reference()); }
 
 KernelLists Session::fused_kernels() const {
+  if (on_gpu()) return gpu_kernel_lists();
   return on_reference() ? KernelLists() : KernelLists{cpu_kernels()};
 }
 
@@ -238,6 +254,7 @@ Tensor Session::contents_of(const InputAttrs& attrs, const Batch& batch) const {
       return key;
     }
     default:
+      host_state();
       return state_tensor(attrs);
   }
 }
@@ -245,6 +262,7 @@ Tensor Session::contents_of(const InputAttrs& attrs, const Batch& batch) const {
 bool Session::holds_for(CompiledStep& step, const Batch& batch) {
   if (!step.guard) return true;
   pull_stored();
+  host_state();
   guard_arena_.reserve(step.guard->arena_bytes());
   load_inputs(*step.guard, batch);
   try {
@@ -299,8 +317,24 @@ Tensor Session::state_tensor(const InputAttrs& attrs) const {
 }
 
 PlanOptions Session::plan_options(const StepSpec& spec) const {
-  PlanOptions options;
+  PlanOptions options = host_plan_options(spec);
+  if (!on_gpu()) return options;
   options.kernels = kernels();
+  options.gpu = GpuTarget{gpu_,
+                          options_.allow_cpu_fallback ? host_kernels() : KernelLists(),
+                          options_.precision == Precision::kTf32 ? gpu::Products::kTf32
+                                                                 : gpu::Products::kFloat32};
+  if (gpu_ != nullptr) {
+    options.bytes_in_use = 0;
+    options.memory_limit =
+        gpu_->device().free_memory() + gpu_->arena_bytes() + gpu_->state().bytes();
+  }
+  return options;
+}
+
+PlanOptions Session::host_plan_options(const StepSpec& spec) const {
+  PlanOptions options;
+  options.kernels = host_kernels();
   options.bf16 = options_.precision == Precision::kBFloat16;
   options.schedule.interleave_updates = !spec.sections;
   // The file's own copy of the weights; the stores are counted as state of the plan.
@@ -308,7 +342,7 @@ PlanOptions Session::plan_options(const StepSpec& spec) const {
   return options;
 }
 
-std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
+std::unique_ptr<Plan> Session::make_plan(const PlanOptions& options, Graph graph) {
   // States are made on the first look-up, which comes after the plan is known to fit.
   bool added = false;
   const Graph states_of = [&] {
@@ -326,7 +360,7 @@ std::unique_ptr<Plan> Session::make_plan(const StepSpec& spec, Graph graph) {
         added = true;
         return state_tensor(attrs);
       },
-      plan_options(spec));
+      options);
 }
 
 std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batch) {
@@ -362,7 +396,7 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     step->terms = std::move(built.terms);
     step->recomputed = built.recomputed;
     step->recomputed_flops = built.recomputed_flops;
-    step->plan = make_plan(spec, std::move(built.graph));
+    step->plan = make_plan(plan_options(spec), std::move(built.graph));
     if (debug.save_onnx) dump_stage(debug, dumped_++, "planned", step->plan->text());
     if (debug.log_level == LogLevel::kInfo) {
       std::fprintf(stderr, "trainrt: a plan of %zu nodes, %zu bytes of arena\n",
@@ -371,7 +405,7 @@ std::shared_ptr<CompiledStep> Session::prepare(const StepSpec& spec, Batch& batc
     step->executor = std::make_unique<Executor>(*step->plan, arena_);
     if (!built.decided.empty()) {
       step->decided = std::move(built.decided);
-      step->guard = make_plan(spec, std::move(built.guard));
+      step->guard = make_plan(host_plan_options(spec), std::move(built.guard));
       step->guard_executor = std::make_unique<Executor>(*step->guard, guard_arena_);
     }
     step->plan_ms =
@@ -396,7 +430,13 @@ std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch, Diag
   const CallScope calls;
   StepGraph built = build_graph(spec, batch, {}, problems);
   if (problems.empty()) {
-    partition(built.graph, kernels(), problems);
+    if (on_gpu()) {
+      const RowTable host(host_kernels());
+      assign_sides(built.graph, RowTable(kernels()),
+                   options_.allow_cpu_fallback ? &host : nullptr, problems);
+    } else {
+      partition(built.graph, kernels(), problems);
+    }
     if (parameters_.empty()) report_quantized_weights(built.graph, problems);
   }
   return built.trainable;
@@ -414,7 +454,7 @@ void Session::load_inputs(const Plan& plan, const Batch& batch) const {
 void Session::load(CompiledStep& step, const Batch& batch, std::span<const double> rates) {
   Plan& plan = *step.plan;
   pull_stored();
-  arena_.reserve(plan.arena_bytes());
+  reserve(plan);
   step.run = arena_.take();
   load_inputs(plan, batch);
   for (const auto& [name, value] : batch.targets) {
@@ -509,7 +549,7 @@ std::string Session::dump(const StepSpec& spec, Batch& batch, std::string_view s
   TRAINRT_CHECK(planned, "no such stage");
   if (dot) throw Error(ErrorCode::kUsage, "stage planned has a text form only");
   const RecomputeReport recomputed = built.recomputed;
-  return make_plan(spec, std::move(built.graph))->text() + "recomputed " +
+  return make_plan(plan_options(spec), std::move(built.graph))->text() + "recomputed " +
          std::to_string(recomputed.values) + " values: " + std::to_string(recomputed.bytes) +
          " bytes less kept for the backward section, " + std::to_string(built.recomputed_flops) +
          " flops\n";

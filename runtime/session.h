@@ -26,7 +26,9 @@ namespace trainrt {
 struct ParameterState {
   std::shared_ptr<Session*> owner;  // holds null when the session is gone
   WeightInfo info;
-  Tensor value;  // in the store
+  /// In the store. Brings the host's state up to date, and counts as writing to it.
+  Tensor& value();
+  Tensor stored;  // value(), as old as it may be
   Tensor grad;
   bool requires_grad = true;
   bool registered = false;            // by the program: the model does not have it
@@ -79,21 +81,44 @@ class Session {
   const OnnxModel& model() const { return model_; }
   const ParameterStates& parameters() const { return parameters_; }
   std::shared_ptr<ParameterState> find_parameter(const std::string& name) const;  // null: none
+  // State is kept on the host and, for a GPU, there as well; these bring the host up to date, and
+  // count as writing to all of it.
   const Store& parameter_values() const {
+    host_state();
     return stored_ == working() ? parameter_store_ : stored_parameters_;
   }
-  const Store& buffers() const { return stored_ == working() ? buffers_ : stored_buffers_; }
-  Store& optimizer_state() { return optimizer_state_; }
-  const Store& optimizer_state() const { return optimizer_state_; }
-  Store& gradient_stores() { return gradient_stores_; }
-  const Store& gradient_stores() const { return gradient_stores_; }
+  const Store& buffers() const {
+    host_state();
+    return stored_ == working() ? buffers_ : stored_buffers_;
+  }
+  Store& optimizer_state() const {
+    host_state();
+    return optimizer_state_;
+  }
+  Store& gradient_stores() const {
+    host_state();
+    return gradient_stores_;
+  }
+  void zero_gradient_stores();
+  /// Moments and averages by name: whether they are there.
+  bool has_optimizer_state(const std::string& name) const {
+    return optimizer_state_.contains(name);
+  }
+  size_t optimizer_state_bytes() const {
+    return optimizer_state_.bytes() + gradient_stores_.bytes();
+  }
+  void host_state() const;
   size_t state_bytes() const;
-  Arena& arena() { return arena_; }
   DType working() const { return options_.dtype; }
   /// The type of parameters and buffers between steps; the working type unless set otherwise.
   DType stored() const { return stored_; }
   /// Converts all state. Tensors taken before do not follow; parameters do.
   void set_types(DType working, DType stored);
+  /// Moves to the CPU or a GPU. Throws what find_gpu() throws; nothing has changed then.
+  void set_device(const Device& device);
+  const Device& device() const { return options_.device; }
+  /// Null on the CPU.
+  GpuContext* gpu() const { return gpu_.get(); }
   /// Takes another model; what it has in common with the old one by name and shape is kept.
   void replace_model(OnnxModel model);
   /// Moves parameters, then buffers, to memory that `allocate` gives.
@@ -196,15 +221,20 @@ class Session {
   StepGraph build_graph(const StepSpec& spec, const Batch& batch, const StageHook& on_stage,
                         Diagnostics& problems);
   PlanOptions plan_options(const StepSpec& spec) const;
-  std::unique_ptr<Plan> make_plan(const StepSpec& spec, Graph graph);
+  PlanOptions host_plan_options(const StepSpec& spec) const;
+  std::unique_ptr<Plan> make_plan(const PlanOptions& options, Graph graph);
   std::string make_key(const StepSpec& spec, const Batch& batch) const;
   Tensor contents_of(const InputAttrs& attrs, const Batch& batch) const;
   bool holds_for(CompiledStep& step, const Batch& batch);
   void load_inputs(const Plan& plan, const Batch& batch) const;
   void load_rates(CompiledStep& step, std::span<const double> rates) const;
   ParameterStates states_of(const std::vector<std::string>& names) const;
+  void open_device();
+  void reserve(const Plan& plan);
+  bool on_gpu() const { return options_.device.type == DeviceType::kCuda; }
   bool on_reference() const;
   KernelLists kernels() const;
+  KernelLists host_kernels() const;
   KernelLists fused_kernels() const;
   StepInputs step_inputs(const Batch& batch) const;
   void add_state(const Graph& graph);
@@ -217,7 +247,9 @@ class Session {
   std::shared_ptr<Session*> self_ = std::make_shared<Session*>(this);
   ParameterStates parameters_;
   std::map<std::string, size_t> by_name_, by_original_;
-  Store parameter_store_, buffers_, optimizer_state_, gradient_stores_, given_gradients_;
+  Store parameter_store_, buffers_, given_gradients_;
+  mutable Store optimizer_state_, gradient_stores_;
+  std::shared_ptr<GpuContext> gpu_;  // outlives the plans
   Store stored_parameters_, stored_buffers_;  // when stored_ is not the working type
   std::set<std::string> registered_buffers_;
   std::vector<LossSpec> attached_losses_;

@@ -63,7 +63,7 @@ std::shared_ptr<ParameterState> Session::keep_parameter(const WeightInfo& info) 
   auto state = std::make_shared<ParameterState>();
   state->owner = self_;
   state->info = info;
-  state->value = parameter_store_.find(info.name);
+  state->stored = parameter_store_.find(info.name);
   state->version = trained_version_;
   by_name_.emplace(info.name, parameters_.size());
   parameters_.push_back(state);
@@ -72,6 +72,7 @@ std::shared_ptr<ParameterState> Session::keep_parameter(const WeightInfo& info) 
 
 std::shared_ptr<ParameterState> Session::add_parameter(const WeightInfo& info,
                                                        const Tensor& value) {
+  host_state();
   const StoreEntry entry{info.name, {working(), info.shape}};
   parameter_store_.add({&entry, 1});
   parameter_store_.find(info.name).copy_from(value.to(working()));
@@ -101,6 +102,7 @@ bool Session::owned_by(const std::string& name, const std::string& module) const
 }
 
 Tensor Session::add_buffer(const std::string& name, const Tensor& value) {
+  host_state();
   const StoreEntry entry{name, {working(), value.shape()}};
   buffers_.add({&entry, 1});
   buffers_.find(name).copy_from(value.to(working()));
@@ -119,10 +121,11 @@ size_t Session::state_bytes() const {
 }
 
 void Session::point_parameters() {
-  for (const auto& p : parameters_) p->value = parameter_values().find(p->info.name);
+  for (const auto& p : parameters_) p->stored = parameter_values().find(p->info.name);
 }
 
 void Session::set_types(DType working_type, DType stored) {
+  host_state();
   if (stored_ != working()) {
     copy_converted(stored_parameters_, parameter_store_);
     copy_converted(stored_buffers_, buffers_);
@@ -156,24 +159,29 @@ void Session::set_types(DType working_type, DType stored) {
 }
 
 void Session::drop_plans() {
+  host_state();
   plans_.clear();
   update_plans_.clear();
+  if (gpu_ != nullptr) gpu_->state().clear();
   arena_.take();
 }
 
 void Session::pull_stored() {
   if (stored_ == working()) return;
+  host_state();
   copy_converted(stored_parameters_, parameter_store_);
   copy_converted(stored_buffers_, buffers_);
 }
 
 void Session::push_stored(const CompiledStep& step, bool updated) {
   if (stored_ == working()) return;
+  host_state();
   if (step.spec.training) copy_converted(buffers_, stored_buffers_);
   if (updated && step.spec.update) copy_converted(parameter_store_, stored_parameters_);
 }
 
 void Session::replace_model(OnnxModel model) {
+  drop_plans();  // while the stores that they know are there
   const std::vector<std::shared_ptr<ParameterState>> old = std::move(parameters_);
   const Store old_parameters = std::move(parameter_store_), old_buffers = std::move(buffers_);
   const DType stored = stored_;
@@ -197,17 +205,17 @@ void Session::replace_model(OnnxModel model) {
     const Tensor value = old_parameters.find(before->info.name);
     if (found == by_name_.end()) {
       if (before->registered) {
-        before->value = add_parameter(before->info, value)->value;
+        before->stored = add_parameter(before->info, value)->stored;
         parameters_.back() = before;
       }
       continue;
     }
     std::shared_ptr<ParameterState>& now = parameters_[found->second];
-    if (now->value.shape() != value.shape()) continue;
-    now->value.copy_from(value);
+    if (now->stored.shape() != value.shape()) continue;
+    now->stored.copy_from(value);
     // Handles that the program holds stay good.
     before->info = now->info;
-    before->value = now->value;
+    before->stored = now->stored;
     now = before;
   }
   for (size_t i = 0; i < old_buffers.size(); ++i) {
@@ -228,6 +236,7 @@ void Session::replace_model(OnnxModel model) {
 }
 
 void Session::move_state(const Allocate& allocate) {
+  host_state();
   const bool plain = stored_ == working();
   Store& parameters = plain ? parameter_store_ : stored_parameters_;
   Store& buffers = plain ? buffers_ : stored_buffers_;
@@ -235,6 +244,58 @@ void Session::move_state(const Allocate& allocate) {
   buffers.move(allocate);
   point_parameters();
   drop_plans();
+}
+
+Tensor& ParameterState::value() {
+  if (owner != nullptr && *owner != nullptr) (*owner)->host_state();
+  return stored;
+}
+
+void Session::host_state() const {
+  if (gpu_ != nullptr) gpu_->state().to_host();
+}
+
+void Session::zero_gradient_stores() {
+  for (size_t i = 0; i < gradient_stores_.size(); ++i) {
+    Tensor store = gradient_stores_.at(i);
+    if (gpu_ != nullptr) {
+      gpu_->state().zero(store);
+    } else {
+      store.fill(0);
+    }
+  }
+}
+
+void Session::open_device() {
+  if (on_gpu()) gpu_ = std::make_shared<GpuContext>(find_gpu(options_.device.index));
+}
+
+void Session::set_device(const Device& device) {
+  if (device == options_.device && (gpu_ != nullptr) == on_gpu()) return;
+  if (device.type != DeviceType::kCpu && device.type != DeviceType::kCuda) {
+    throw Error(ErrorCode::kUnsupported,
+                "no build of trainrt runs on " + to_string(device) + ": devices are cpu and cuda");
+  }
+  std::shared_ptr<GpuContext> context;
+  if (device.type == DeviceType::kCuda) {
+    context = std::make_shared<GpuContext>(find_gpu(device.index));
+  }
+  drop_plans();
+  gpu_ = std::move(context);
+  options_.device = device;
+}
+
+void Session::reserve(const Plan& plan) {
+  if (!on_gpu()) {
+    arena_.reserve(plan.arena_bytes());
+    return;
+  }
+  if (gpu_ == nullptr) {
+    throw Error(ErrorCode::kUsage, "the option plan_only is set: no step can run on " +
+                                       to_string(options_.device));
+  }
+  gpu_->reserve(plan.arena_bytes());
+  gpu_->reserve_host(plan.host_arena_bytes());
 }
 
 PlanStats plan_stats(const Session& session, const CompiledStep& step) {
@@ -245,8 +306,7 @@ PlanStats plan_stats(const Session& session, const CompiledStep& step) {
   stats.arena_lower_bound_bytes = plan.arena_lower_bound();
   stats.fixed_bytes = plan.fixed_bytes();
   stats.state_bytes = session.state_bytes();
-  stats.step_bytes = stats.arena_bytes + stats.fixed_bytes + session.optimizer_state().bytes() +
-                     session.gradient_stores().bytes();
+  stats.step_bytes = stats.arena_bytes + stats.fixed_bytes + session.optimizer_state_bytes();
   stats.nodes = static_cast<int64_t>(plan.steps().size());
   stats.flops = plan.flops();
   stats.recomputed_values = step.recomputed.values;

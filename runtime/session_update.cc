@@ -101,7 +101,7 @@ std::shared_ptr<CompiledStep> Session::prepare_update(UpdateSpec update,
   }
   std::vector<std::pair<std::string, TensorType>> types;
   for (const auto& p : ordered) {
-    types.emplace_back(p->info.name, TensorType{working(), p->value.shape()});
+    types.emplace_back(p->info.name, TensorType{working(), p->stored.shape()});
   }
   const StepContext context{model_, {}, {}, fused_kernels(), 0, {}, {}, {}};
   StepGraph built = build_update(context, update, types);
@@ -109,7 +109,7 @@ std::shared_ptr<CompiledStep> Session::prepare_update(UpdateSpec update,
   step->key = std::move(key);
   step->spec = std::move(spec);
   for (const auto& names : built.updated) step->updated.push_back(states_of(names));
-  step->plan = make_plan(step->spec, std::move(built.graph));
+  step->plan = make_plan(plan_options(step->spec), std::move(built.graph));
   step->executor = std::make_unique<Executor>(*step->plan, arena_);
   update_plans_.push_front(step);
   if (update_plans_.size() > kUpdatePlans) update_plans_.pop_back();
@@ -134,7 +134,8 @@ void Session::load_rates(CompiledStep& step, std::span<const double> rates) cons
 void Session::load_update(CompiledStep& step, const ParameterStates& parameters,
                           std::span<const double> rates) {
   pull_stored();
-  arena_.reserve(step.plan->arena_bytes());
+  host_state();  // the gradients are written to state
+  reserve(*step.plan);
   step.run = arena_.take();
   for (const auto& p : parameters) {
     Tensor given = given_gradients_.find("grad/" + p->info.name);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trainrt/device.h"
 #include "trainrt/dtype.h"
 
 namespace trainrt {
@@ -29,6 +30,9 @@ enum class Precision : uint8_t {
   /// optimizer state, inputs and outputs are float32, as are the sums inside norms, softmax and
   /// losses. Relative errors of a few 1e-3 where float32 has 1e-7.
   kBFloat16,
+  /// On a GPU: products and convolutions round their operands to 10 bits of mantissa (TF32) and sum
+  /// in float32; everything else is float32.
+  kTf32,
 };
 
 enum class LogLevel : uint8_t {
@@ -55,7 +59,7 @@ struct ModuleOptions {
   /// Working type of all floating values: float32, or float64 (reference kernels for everything).
   DType dtype = DType::kFloat32;
   /// kBFloat16: with dtype float32 and Backend::kAuto only, else Error(kUsage); throws
-  /// Error(kUnsupported) on processors without bfloat16 products.
+  /// Error(kUnsupported) on processors without bfloat16 products. kTf32: the same, on a GPU only.
   Precision precision = Precision::kFloat32;
   BatchNormPolicy batch_norm = BatchNormPolicy::kTrain;
   bool dropout = true;  // false: Dropout is the identity in train mode too
@@ -65,6 +69,15 @@ struct ModuleOptions {
   uint64_t seed = 0;
   int threads = 0;  // 0: all cores
   Backend backend = Backend::kAuto;
+  /// Where steps run: the CPU or an NVIDIA GPU. For a GPU throws Error(kUnsupported) that says which
+  /// of the CUDA backend, its libraries, the driver and the device is missing (docs/cuda.md).
+  Device device;
+  /// Nodes that no kernel for GPUs takes run on the CPU, with copies to and fro. Without it a model
+  /// that has such nodes is refused with the list of them.
+  bool allow_cpu_fallback = false;
+  /// Only check() and the listings of graphs are wanted: nothing is opened for `device`, and a step
+  /// that would run there throws Error(kUsage).
+  bool plan_only = false;
   /// Shell patterns (* ? [a-z]) over file names and original names. A parameter is trained when it
   /// matches some pattern of train_only (or there is none) and no pattern of freeze.
   std::vector<std::string> freeze, train_only;

@@ -132,6 +132,12 @@ class Trainer {
   StepResult step(const TensorMap& batch);
   /// The same, with a time for each node that ran.
   StepResult step(const TensorMap& batch, std::vector<NodeTiming>& timings);
+  /// The same without waiting for the loss, which is NaN in the result: on a GPU the step may still
+  /// run when this returns. take_losses() has it. Contents that a step cannot compute with (an
+  /// index out of range) are reported by a later call then.
+  StepResult submit(const TensorMap& batch);
+  /// Waits for all steps; their losses since the last call, in order.
+  std::vector<double> take_losses();
   /// In eval mode. Loss and metrics need the targets; without targets predict().
   EvalResult evaluate(const TensorMap& batch);
   Outputs predict(const TensorMap& batch);

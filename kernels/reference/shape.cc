@@ -213,6 +213,7 @@ constexpr KernelRow kRows[] = {
     {Op::kSplit, "reference", nullptr, plan_split},
     {Op::kTrilu, "reference", nullptr, plan_trilu, true},
     {Op::kReorder, "reference", nullptr, plan_reorder, false, true},
+    {Op::kTransfer, "reference", nullptr, plan_copy},
 };
 
 }  // namespace

@@ -108,10 +108,13 @@ void ModelArgs::add(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "reference"}))
       ->capture_default_str();
   app.add_option("--precision", precision,
-                 "f32, or bf16: products of bfloat16, sums and weights in float32")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+                 "f32; bf16: products of bfloat16, sums and weights in float32; tf32 on a GPU")
+      ->check(CLI::IsMember({"f32", "bf16", "tf32"}))
       ->capture_default_str();
-  app.add_option("--device", device, "Where to run; this version: cpu");
+  app.add_option("--device", device, "Where to run: cpu, or cuda with a number: cuda:1")
+      ->capture_default_str();
+  app.add_flag("--allow-cpu-fallback", allow_cpu_fallback,
+               "On a GPU: nodes that have no kernel there run on the CPU, with copies");
   app.add_flag("--json", json, "Results as JSON lines on stdout");
   app.add_option("--memory-budget", memory_budget,
                  "Largest memory of a training step's intermediate values: what does not fit is "
@@ -120,13 +123,14 @@ void ModelArgs::add(CLI::App& app) {
 }
 
 ModuleOptions ModelArgs::options() const {
-  if (device != "cpu") {
-    throw Error(ErrorCode::kUsage,
-                "--device " + device + " is not supported by this version of trainrt; cpu is");
-  }
   ModuleOptions out;
+  out.device = parse_device(device);
+  out.allow_cpu_fallback = allow_cpu_fallback;
+  out.plan_only = plan_only;
   out.dtype = dtype == "float64" ? DType::kFloat64 : DType::kFloat32;
-  out.precision = precision == "bf16" ? Precision::kBFloat16 : Precision::kFloat32;
+  out.precision = precision == "bf16"   ? Precision::kBFloat16
+                  : precision == "tf32" ? Precision::kTf32
+                                        : Precision::kFloat32;
   out.batch_norm = batch_norm == "graph"    ? BatchNormPolicy::kGraph
                    : batch_norm == "frozen" ? BatchNormPolicy::kFrozen
                                             : BatchNormPolicy::kTrain;

@@ -25,6 +25,8 @@ struct ModelArgs {
   std::string batch_norm;  // empty: the command's default, train
   std::string precision = "f32", device = "cpu";
   bool no_dropout = false, straight_through = false, json = false, tie_weights = false;
+  bool allow_cpu_fallback = false;
+  bool plan_only = false;  // of the command, not an option: nothing will run
   uint64_t seed = 0;
   int threads = 0;
   std::vector<std::string> freeze, train_only;

@@ -86,6 +86,7 @@ void add_check(CLI::App& app, Command* run) {
   CLI::App* command =
       app.add_subcommand("check", "List everything that stands in the way of training a model");
   auto args = std::make_shared<CheckArgs>();
+  args->model.plan_only = true;
   args->model.add(*command);
   args->data.add(*command, true);
   command->callback([args, run] { *run = [args] { return check(*args); }; });

@@ -108,6 +108,7 @@ int graph(const GraphArgs& args) {
 void add_graph(CLI::App& app, Command* run) {
   CLI::App* command = app.add_subcommand("graph", "The graph after a stage");
   auto args = std::make_shared<GraphArgs>();
+  args->model.plan_only = true;
   args->model.add(*command);
   args->data.add(*command, true);
   args->train.add_loss(*command);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "runtime/cli/batch_source.h"
 #include "runtime/cli/commands.h"
@@ -60,7 +61,15 @@ class Run {
   void resume();
   void start();
   void loop();
+  /// A step whose loss may still be on its way.
+  struct Pending {
+    StepResult result;
+    int64_t epoch, batch, samples;
+  };
   void step();
+  /// Waits for the losses of pending steps and counts them.
+  void settle();
+  void count(const Pending& p);
   void finish_epoch();
   void checkpoint();
   void save_results();
@@ -86,6 +95,7 @@ class Run {
   double rate_ = 0;
   int profiled_ = 0;  // steps
   std::vector<NodeTiming> timings_;
+  std::vector<Pending> pending_;
 };
 
 void Run::check_options() const {
@@ -217,6 +227,7 @@ void Run::resume() {
 }
 
 void Run::checkpoint() {
+  settle();
   const Json extra = {{"order", order()},
                       {"seed", seed_},
                       {"epoch_sum", state_.epoch_sum},
@@ -269,14 +280,36 @@ void Run::step() {
   // Of the first three, which leave making plans behind, the last.
   const bool profiled = !args_.profile.empty() && profiled_ < 3;
   if (profiled) ++profiled_;
-  const StepResult result = profiled ? trainer_->step(data, timings_) : trainer_->step(data);
-  state_.epoch_sum += result.loss * static_cast<double>(samples);
-  state_.epoch_samples += samples;
-  epoch_samples_timed_ += samples;
-  rate_samples_ += samples;
+  if (profiled) {
+    settle();
+    pending_.push_back({trainer_->step(data, timings_), epoch_, index_ + 1, samples});
+    settle();
+  } else {
+    pending_.push_back({trainer_->submit(data), epoch_, index_ + 1, samples});
+  }
+  ++index_;
+  const int64_t done = trainer_->steps_done();
+  const bool waits = module_->options().device == Device{};
+  if (waits || index_ == batches_ || done <= 1 || done % args_.log_every == 0) settle();
+}
+
+void Run::settle() {
+  const std::vector<double> losses = trainer_->take_losses();
+  size_t next = 0;
+  for (Pending& p : std::exchange(pending_, {})) {
+    if (std::isnan(p.result.loss) && next < losses.size()) p.result.loss = losses[next++];
+    count(p);
+  }
+}
+
+void Run::count(const Pending& p) {
+  const StepResult& result = p.result;
+  state_.epoch_sum += result.loss * static_cast<double>(p.samples);
+  state_.epoch_samples += p.samples;
+  epoch_samples_timed_ += p.samples;
+  rate_samples_ += p.samples;
   state_.step_sum += result.loss;
   ++state_.step_batches;
-  ++index_;
   if (!result.updated) return;
   last_loss_ = state_.step_sum / static_cast<double>(state_.step_batches);
   state_.step_sum = 0;
@@ -289,7 +322,7 @@ void Run::step() {
     rate_samples_ = 0;
     rate_begin_ = Clock::now();
   }
-  progress_->step({result.step, epoch_ + 1, index_, last_loss_, result.lr, rate_});
+  progress_->step({result.step, p.epoch + 1, p.batch, last_loss_, result.lr, rate_});
 }
 
 void Run::finish_epoch() {
@@ -346,6 +379,7 @@ void Run::loop() {
     }
   }
   if (!args_.checkpoint.empty()) checkpoint();
+  settle();
   // A run counted in steps may end inside an epoch: report what there is of it.
   if (index_ > 0 && epoch_samples_timed_ > 0 && !interrupted()) finish_epoch();
 }

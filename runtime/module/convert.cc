@@ -27,11 +27,13 @@ Module& Module::type(DType dst_type) {
 Module& Module::to(DType dtype, bool, MemoryFormat) { return type(dtype); }
 
 Module& Module::to(Device device, bool, MemoryFormat) {
-  if (device.type == DeviceType::kCpu) return *this;
-  throw Error(ErrorCode::kUnsupported,
-              "device " + to_string(device) +
-                  ": this build of trainrt has no backend for it, whatever "
-                  "the machine has; it computes on the CPU");
+  Session& session = *impl_->session;
+  const std::lock_guard lock(session.mutex());
+  if (device == session.device()) return *this;
+  session.set_device(device);
+  impl_->step = nullptr;
+  impl_->input_gradients.clear();
+  return *this;
 }
 
 Module& Module::to(const Tensor& like, bool, MemoryFormat) {
@@ -65,7 +67,7 @@ void Module::set_submodule(const std::string& target, const Module& module, bool
   // The part's weights may have been trained since they were read.
   for (const auto& p : module.session()->parameters()) {
     const auto own = session.find_parameter(join(target, p->info.name));
-    if (own != nullptr) own->value.copy_from(p->value.to(own->value.dtype()));
+    if (own != nullptr) own->value().copy_from(p->value().to(own->value().dtype()));
   }
   const Store& buffers = module.session()->buffers();
   for (size_t i = 0; i < buffers.size(); ++i) {

@@ -15,10 +15,10 @@ const std::string& Parameter::name() const { return get(state_).info.name; }
 const std::string& Parameter::original_name() const { return get(state_).info.original; }
 const std::string& Parameter::module() const { return get(state_).info.module; }
 const std::string& Parameter::reason() const { return get(state_).info.reason; }
-const Shape& Parameter::shape() const { return get(state_).value.shape(); }
-DType Parameter::dtype() const { return get(state_).value.dtype(); }
-int64_t Parameter::size() const { return get(state_).value.size(); }
-Tensor Parameter::value() const { return get(state_).value; }
+const Shape& Parameter::shape() const { return get(state_).stored.shape(); }
+DType Parameter::dtype() const { return get(state_).stored.dtype(); }
+int64_t Parameter::size() const { return get(state_).stored.size(); }
+Tensor Parameter::value() const { return get(state_).value(); }
 Tensor Parameter::grad() const { return get(state_).grad; }
 // Values that are stored in 16 bits are computed with in float32.
 DType Parameter::grad_dtype() const { return dtype_size(dtype()) == 2 ? DType::kFloat32 : dtype(); }
@@ -27,9 +27,9 @@ bool Parameter::requires_grad() const { return get(state_).requires_grad; }
 void Parameter::set_grad(Tensor grad) {
   ParameterState& state = get(state_);
   const DType dtype = grad_dtype();
-  if (grad.defined() && (grad.dtype() != dtype || grad.shape() != state.value.shape())) {
+  if (grad.defined() && (grad.dtype() != dtype || grad.shape() != state.stored.shape())) {
     throw Error(ErrorCode::kInput, "gradient of " + state.info.name + ": expected " +
-                                       to_string(TensorType{dtype, state.value.shape()}) +
+                                       to_string(TensorType{dtype, state.stored.shape()}) +
                                        ", given " +
                                        to_string(TensorType{grad.dtype(), grad.shape()}));
   }

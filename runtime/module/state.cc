@@ -222,7 +222,7 @@ class Loader {
 
 StateDict state_dict(Session& session) {
   StateDict dict;
-  for (const auto& p : session.parameters()) dict.emplace_back(p->info.name, p->value);
+  for (const auto& p : session.parameters()) dict.emplace_back(p->info.name, p->value());
   const Store& buffers = session.buffers();
   for (size_t i = 0; i < buffers.size(); ++i) {
     const std::string& name = buffers.names()[i];
@@ -238,7 +238,7 @@ LoadResult load_state_dict(Session& session, const StateDict& values, bool stric
 
 void add_weights(Session& session, Checkpoint& checkpoint) {
   for (const auto& p : session.parameters()) {
-    checkpoint.tensors.emplace_back("parameter/" + p->info.name, p->value);
+    checkpoint.tensors.emplace_back("parameter/" + p->info.name, p->value());
   }
   const Store& buffers = session.buffers();
   for (size_t i = 0; i < buffers.size(); ++i) {

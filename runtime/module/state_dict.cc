@@ -110,7 +110,7 @@ void Module::export_onnx(const std::string& path) const {
   const OnnxModel& model = impl_->session->model();
   std::map<std::string, Tensor> values;
   for (const WeightInfo& w : model.parameters()) {
-    values[w.name] = impl_->session->find_parameter(w.name)->value;
+    values[w.name] = impl_->session->find_parameter(w.name)->value();
   }
   for (const WeightInfo& w : model.buffers())
     values[w.name] = impl_->session->buffers().find(w.name);

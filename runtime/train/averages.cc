@@ -63,20 +63,20 @@ void ExponentialMovingAverage::swap() {
 
 void ExponentialMovingAverage::store() {
   impl_->stored.clear();
-  for (const auto& p : impl_->params) impl_->stored.push_back(p->value.clone());
+  for (const auto& p : impl_->params) impl_->stored.push_back(p->value().clone());
 }
 
 void ExponentialMovingAverage::copy_to() {
   check_usage(!impl_->swapped, "copy_to() while the averages are swapped in: call swap() first");
   for (const auto& p : impl_->params) {
-    p->value.copy_from(impl_->average(*p).to(p->value.dtype()));
+    p->value().copy_from(impl_->average(*p).to(p->value().dtype()));
   }
 }
 
 void ExponentialMovingAverage::restore() {
   check_usage(!impl_->stored.empty(), "restore() needs a store() first");
   for (size_t i = 0; i < impl_->stored.size(); ++i) {
-    Tensor& value = impl_->params[i]->value;
+    Tensor& value = impl_->params[i]->value();
     value.copy_from(impl_->stored[i].to(value.dtype()));
   }
   impl_->stored.clear();
@@ -92,7 +92,7 @@ void ExponentialMovingAverage::load_state_dict(const StateDict& state) {
   StateReader reader(state, "state of a moving average");
   std::vector<Tensor> values;
   for (const auto& p : impl_->params) {
-    values.push_back(reader.take(p->info.name, impl_->average(*p).dtype(), p->value.shape()));
+    values.push_back(reader.take(p->info.name, impl_->average(*p).dtype(), p->value().shape()));
   }
   reader.finish();
   for (size_t i = 0; i < values.size(); ++i) {

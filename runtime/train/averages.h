@@ -11,8 +11,8 @@ inline void swap_averages(Session& session, const ParameterStates& parameters) {
   for (const auto& p : parameters) {
     Tensor average = session.optimizer_state().find("ema/" + p->info.name);
     if (!average.defined()) continue;  // frozen, or no step has run yet
-    const Tensor weights = p->value.to(average.dtype());
-    p->value.copy_from(average.to(p->value.dtype()));
+    const Tensor weights = p->value().to(average.dtype());
+    p->value().copy_from(average.to(p->value().dtype()));
     average.copy_from(weights);
   }
 }

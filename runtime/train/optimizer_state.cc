@@ -115,7 +115,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
       if (m.updates < 0) reader.fault("'" + prefix + "updates/" + name + "' is negative");
       for (const std::string& slot : optimizer_slots(kind)) {
         const Tensor value =
-            reader.take(prefix + slot + "/" + name, p->value.dtype(), p->value.shape());
+            reader.take(prefix + slot + "/" + name, p->value().dtype(), p->value().shape());
         if (!value.defined()) continue;
         entries.push_back({slot + "/" + name, {value.dtype(), value.shape()}});
         m.slots.emplace_back(slot + "/" + name, value);

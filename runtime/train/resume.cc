@@ -83,10 +83,10 @@ std::vector<std::pair<std::string, Tensor>> entries_of(const Checkpoint& checkpo
     if (parameter == nullptr) {
       throw Error(ErrorCode::kInput, "'" + full + "' belongs to no parameter of the model");
     }
-    if (value.dtype() != parameter->value.dtype() || value.shape() != parameter->value.shape()) {
+    if (value.dtype() != parameter->value().dtype() || value.shape() != parameter->value().shape()) {
       throw Error(ErrorCode::kInput,
                   "'" + full + "': expected " +
-                      to_string(TensorType{parameter->value.dtype(), parameter->value.shape()}) +
+                      to_string(TensorType{parameter->value().dtype(), parameter->value().shape()}) +
                       ", found " + to_string(TensorType{value.dtype(), value.shape()}));
     }
     entries.emplace_back(name, value);
@@ -189,7 +189,7 @@ void Trainer::Impl::restore(const Checkpoint& c) {
   for (const auto& p : session->parameters()) {
     Tensor average = state.find("ema/" + p->info.name);
     if (average.defined() && !c.find("optimizer/ema/" + p->info.name).defined()) {
-      average.copy_from(p->value.to(average.dtype()));
+      average.copy_from(p->value().to(average.dtype()));
     }
   }
   for (const auto& p : session->parameters()) {

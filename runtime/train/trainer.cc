@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "runtime/train/averages.h"
 #include "runtime/train/loss_options.h"
@@ -92,7 +93,7 @@ std::shared_ptr<CompiledStep> Trainer::Impl::prepare(Batch& batch) {
   return session->prepare_training(train_spec(), batch);
 }
 
-StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch) {
+StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch, bool wait) {
   StepResult result;
   result.lr = next_lr();
   session->load(step, batch, {{result.lr}});
@@ -100,7 +101,7 @@ StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch) {
   if (update.accumulate == 1) {
     session->run(step);
   } else {
-    if (micro_step == 0) session->gradient_stores().zero();
+    if (micro_step == 0) session->zero_gradient_stores();
     session->run(step, Section::kForward);
     session->run(step, Section::kBackward);
     result.updated = ++micro_step == update.accumulate;
@@ -115,8 +116,28 @@ StepResult Trainer::Impl::run_step(CompiledStep& step, const Batch& batch) {
     ++steps;
   }
   result.step = steps;
-  result.loss = loss_of(step);
+  if (wait) {
+    result.loss = loss_of(step);
+  } else {
+    result.loss = std::numeric_limits<double>::quiet_NaN();
+    note_loss(step);
+  }
   return result;
+}
+
+void Trainer::Impl::note_loss(const CompiledStep& step) {
+  const void* address = step.plan->device_output("loss", OutputRole::kLoss);
+  if (address == nullptr) {
+    losses_seen.push_back(loss_of(step));
+    return;
+  }
+  const auto& context = step.plan->gpu()->shared_context();
+  if (loss_log == nullptr || loss_log->context() != context) {
+    if (loss_log != nullptr) losses_seen = loss_log->take();
+    loss_log = std::make_unique<ScalarLog>(context);
+  }
+  const Graph& graph = step.plan->graph();
+  loss_log->note(address, graph.type(graph.find_output("loss", OutputRole::kLoss)).dtype);
 }
 
 PlanStats Trainer::Impl::stats(const CompiledStep& step) const {
@@ -135,6 +156,21 @@ StepResult Trainer::step(const TensorMap& given) {
   Batch batch = impl_->make_batch(given);
   const auto step = impl_->prepare(batch);
   return impl_->run_step(*step, batch);
+}
+
+StepResult Trainer::submit(const TensorMap& given) {
+  Batch batch = impl_->make_batch(given);
+  const auto step = impl_->prepare(batch);
+  return impl_->run_step(*step, batch, false);
+}
+
+std::vector<double> Trainer::take_losses() {
+  std::vector<double> losses = std::exchange(impl_->losses_seen, {});
+  if (impl_->loss_log != nullptr) {
+    const std::vector<double> more = impl_->loss_log->take();
+    losses.insert(losses.end(), more.begin(), more.end());
+  }
+  return losses;
 }
 
 EvalResult Trainer::evaluate(const TensorMap& given) {

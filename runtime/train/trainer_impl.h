@@ -23,6 +23,8 @@ struct Trainer::Impl {
   int64_t steps = 0;       // updates done
   int64_t micro_step = 0;  // batches in the gradient stores
   Position position;
+  std::vector<double> losses_seen;      // of submit(), on the CPU
+  std::unique_ptr<ScalarLog> loss_log;  // on a GPU
 
   Impl(const Module& module, const TrainerOptions& options);
 
@@ -35,7 +37,8 @@ struct Trainer::Impl {
   std::shared_ptr<CompiledStep> prepare(Batch& batch);
   double next_lr() const { return lr * schedule.factor(steps); }
   /// One batch through a prepared step, with the update when it is due.
-  StepResult run_step(CompiledStep& step, const Batch& batch);
+  StepResult run_step(CompiledStep& step, const Batch& batch, bool wait = true);
+  void note_loss(const CompiledStep& step);
   PlanStats stats(const CompiledStep& step) const;
 
   /// Options that decide what a step computes; a checkpoint only fits the same. Rate and schedule

@@ -121,6 +121,7 @@ forward:
 %s12 = ScatterElements(%x, %z, %x) axis=1 reduction=add
 %s13 = ScatterND(%x, %z2, %x) reduction=max
 %s14 = Reorder(%img) layout=nChw16c
+%s15 = Transfer(%img) to_host=true
 
 %r0 = ReduceSum(%x) axes=[0,1]
 %r1 = ReduceMean(%x) axes=[1] keepdims=true

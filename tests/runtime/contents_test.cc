@@ -94,7 +94,7 @@ TEST_CASE("a weight decides, with the value it has at the time") {
       " else_branch = e () => (float[1] q) { q = Neg(x) }> }");
   const Tensor x = doubles({5}, {1});
   CHECK(run(*session, {{"x", x}}).loss == 10);
-  Tensor w = session->find_parameter("w")->value;
+  Tensor w = session->find_parameter("w")->value();
   w.data<double>()[0] = 0.5;
   CHECK(run(*session, {{"x", x}}).loss == -5);
 }
@@ -143,7 +143,7 @@ TEST_CASE("a weight that decides by itself decides anew after it has changed") {
   const Tensor x = doubles({3, 4}, {2});
   CHECK(run(*session, {{"x", x}}).loss == 3);
   REQUIRE(session->parameters().size() == 1);
-  session->parameters()[0]->value.copy_from(doubles({0, 1}, {2}));
+  session->parameters()[0]->value().copy_from(doubles({0, 1}, {2}));
   CHECK(run(*session, {{"x", x}}).loss == 4);
 }
 
