@@ -61,6 +61,28 @@ struct Stored<bf16> {
   __device__ static bf16 from(float x) { return to_bf16(x); }
 };
 
+/// Element i of an array of T, or of floats that are kept as bfloat16.
+template <typename T>
+__device__ inline T load(const void* data, int half, i64 i) {
+  return half ? widen(static_cast<const bf16*>(data)[i]) : static_cast<const float*>(data)[i];
+}
+template <>
+__device__ inline double load<double>(const void* data, int, i64 i) {
+  return static_cast<const double*>(data)[i];
+}
+template <typename T>
+__device__ inline void store(void* data, int half, i64 i, T value) {
+  if (half) {
+    static_cast<bf16*>(data)[i] = to_bf16(value);
+  } else {
+    static_cast<float*>(data)[i] = value;
+  }
+}
+template <>
+__device__ inline void store<double>(void* data, int, i64 i, double value) {
+  static_cast<double*>(data)[i] = value;
+}
+
 /// Number of this thread among all of a one-dimensional grid.
 __device__ inline i64 global_index() {
   return static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
