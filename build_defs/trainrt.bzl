@@ -22,11 +22,11 @@ def trainrt_binary(name, copts = [], **kwargs):
         **kwargs
     )
 
-def trainrt_test(name, deps = [], copts = [], size = "small", **kwargs):
+def trainrt_test(name, deps = [], copts = [], linkopts = [], size = "small", **kwargs):
     cc_test(
         name = name,
         copts = _COPTS + copts,
-        linkopts = _LINKOPTS,
+        linkopts = _LINKOPTS + linkopts,
         linkstatic = 1,
         deps = deps + ["@catch2_main"],
         env = {"BAZEL_TEST": "1"},
