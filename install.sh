@@ -4,7 +4,8 @@
 set -euo pipefail
 usage="usage: install.sh [--prefix DIR] [--built DIR]
   --prefix DIR   where to (default /usr/local); DESTDIR in the environment goes before it
-  --built DIR    take libtrainrt.so and runtime/cli/trainrt from DIR instead of building them"
+  --built DIR    take libtrainrt.so and runtime/cli/trainrt from DIR instead of building them
+libtrainrt_cuda.so is installed too where it was built (docs/cuda.md)."
 
 prefix=/usr/local built=
 while [ $# -gt 0 ]; do
@@ -51,6 +52,9 @@ mv "$to/lib/.libtrainrt.so.new" "$to/lib/libtrainrt.so.$version"
 ln -sfn "libtrainrt.so.$version" "$to/lib/libtrainrt.so.$major"
 ln -sfn "libtrainrt.so.$major" "$to/lib/libtrainrt.so"
 put 755 "$built/runtime/cli/trainrt" "$to/bin/trainrt"
+if [ -f "$built/kernels/cuda/backend/libtrainrt_cuda.so" ]; then # for --device cuda
+  put 755 "$built/kernels/cuda/backend/libtrainrt_cuda.so" "$to/lib/libtrainrt_cuda.so"
+fi
 fill_in trainrt.pc "$to/lib/pkgconfig"
 fill_in trainrtConfig.cmake "$to/lib/cmake/trainrt"
 fill_in trainrtConfigVersion.cmake "$to/lib/cmake/trainrt"

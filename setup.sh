@@ -21,6 +21,32 @@ new_enough() {
   esac
 }
 
+# Where there is NVIDIA's toolkit, libtrainrt_cuda.so is built with cuDNN's frontend: headers, from PyPI.
+frontend_version=1.32.0
+frontend_folder=/usr/local/share/trainrt/cudnn-frontend
+wants_frontend() {
+  local cuda=${CUDA_PATH:-/usr/local/cuda}
+  [ "${TRAINRT_CUDA:-}" != 0 ] && [ -z "${CUDNN_FRONTEND_PATH:-}" ] && [ -x "$cuda/bin/nvcc" ] && [ -f "$cuda/include/cudnn.h" ] &&
+    [ "$(cat $frontend_folder/version 2>/dev/null)" != $frontend_version ]
+}
+fetch_frontend() {
+  echo "setup: a CUDA toolkit was found; fetching the headers nvidia-cudnn-frontend $frontend_version from PyPI to $frontend_folder"
+  [ "$(id -u)" = 0 ] || { echo "setup.sh: run it as root, or unpack that wheel yourself and set CUDNN_FRONTEND_PATH" >&2; return 1; }
+  local work
+  work=$(mktemp -d)
+  if python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" -q download --no-deps --only-binary=:all: -d "$work" "nvidia-cudnn-frontend==$frontend_version" &&
+    python3 -m zipfile -e "$work"/nvidia_cudnn_frontend-*.whl "$work/wheel"; then
+    rm -rf $frontend_folder
+    mkdir -p $frontend_folder
+    cp -r "$work/wheel/include" $frontend_folder/include
+    echo $frontend_version > $frontend_folder/version
+  else
+    echo "setup: no headers: trainrt is built without its CUDA backend" >&2
+  fi
+  rm -rf "$work"
+}
+
 command -v dpkg-query >/dev/null || {
   echo "setup.sh: this is not Debian; install by hand: ${base_packages[*]} ${library_packages[*]}" >&2
   exit 1
@@ -29,6 +55,7 @@ missing_base=() missing_libraries=()
 for p in "${base_packages[@]}"; do installed "$p" || missing_base+=("$p"); done
 for p in "${library_packages[@]}"; do { installed "$p" && new_enough "$p"; } || missing_libraries+=("$p"); done
 if [ "${#missing_base[@]}" -eq 0 ] && [ "${#missing_libraries[@]}" -eq 0 ]; then
+  if [ "${1:-}" != --check ] && wants_frontend; then fetch_frontend; fi
   echo "setup: everything is installed already"
   exit 0
 fi
@@ -57,4 +84,5 @@ if [ "${#missing_base[@]}" -gt 0 ]; then apt-get -qq install "${options[@]}" "${
 if [ "${#missing_libraries[@]}" -gt 0 ]; then
   apt-get -qq install "${options[@]}" "${target[@]}" "${missing_libraries[@]}"
 fi
+if wants_frontend; then fetch_frontend; fi
 echo "setup: done"

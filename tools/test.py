@@ -45,6 +45,16 @@ def run_script(script):
     return process.returncode == 0, "".join(lines)
 
 
+def cuda_line():
+    """What came of the CUDA backend, which is built where @local_cuda found a toolkit."""
+    base = subprocess.run(["bazel", "info", "output_base"], capture_output=True, text=True).stdout.strip()
+    config = pathlib.Path(base) / "external/local_cuda/config.bzl"
+    values = dict(re.findall(r'^(\w+) = "(.*)"$', config.read_text(), re.M)) if config.exists() else {}
+    if values.get("CUDA"):
+        return "cuda: the backend was built and tested as far as that goes without a GPU (tests/gpu.sh needs one)"
+    return f"cuda: skipped, {values.get('WHY', 'not looked for')}"
+
+
 def main():
     args = sys.argv[1:] or ["//..."]
     code, events = run_bazel(args)
@@ -64,6 +74,8 @@ def main():
             ok, text = run_script(script)
             p, f, s = count_log(text, ok)
             passed, failed, skipped = passed + p, failed + f, skipped + s
+    if "//..." in args:
+        print(cuda_line())
     if skipped:
         print(f"{skipped} skipped")
     if passed + failed == 0:

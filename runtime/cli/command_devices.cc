@@ -4,10 +4,15 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "kernels/cuda/loader.h"
 #include "runtime/cli/commands.h"
 #include "runtime/cli/report.h"
 #include "runtime/threads.h"
+#include "trainrt/device.h"
+#include "trainrt/error.h"
 #include "trainrt/version.h"
 
 namespace trainrt::cli {
@@ -23,6 +28,32 @@ std::string cpu_model() {
   return "cpu";
 }
 
+/// The GPUs, or one line that says why there are none.
+void list_gpus(bool json) {
+  std::vector<gpu::Properties> found;
+  try {
+    found = cuda::list_gpus();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::kUnsupported) throw;
+    if (!json) std::printf("cuda  none: %s\n", e.what());
+    return;
+  }
+  for (const gpu::Properties& p : found) {
+    const std::string name = to_string(Device{DeviceType::kCuda, p.index});
+    const std::string capability = std::to_string(p.major) + "." + std::to_string(p.minor);
+    if (json) {
+      print_json({{"device", name},
+                  {"name", p.name},
+                  {"compute_capability", capability},
+                  {"multiprocessors", p.multiprocessors},
+                  {"memory_bytes", p.memory_bytes}});
+    } else {
+      std::printf("%s  %s, compute capability %s, %s\n", name.c_str(), p.name.c_str(),
+                  capability.c_str(), readable_bytes(static_cast<double>(p.memory_bytes)).c_str());
+    }
+  }
+}
+
 int devices(bool json) {
   const auto memory = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   if (json) {
@@ -34,6 +65,7 @@ int devices(bool json) {
     std::printf("cpu  %s, %d threads, %s\n", cpu_model().c_str(), thread_count(),
                 readable_bytes(static_cast<double>(memory)).c_str());
   }
+  list_gpus(json);
   return 0;
 }
 

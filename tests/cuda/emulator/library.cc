@@ -1,4 +1,5 @@
 // What cuBLASLt and cuDNN are asked for, by plain loops in double.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -96,22 +97,74 @@ std::unique_ptr<gpu::LibraryCall> emulated_matmul(const gpu::MatMulCall& call, s
 }
 
 std::unique_ptr<gpu::LibraryCall> emulated_convolution(const gpu::ConvCall&, std::string* why) {
-  *why = "not emulated";
+  if (why != nullptr) *why = "not emulated";
   return nullptr;
 }
 
 std::unique_ptr<gpu::LibraryCall> emulated_attention(const gpu::AttentionCall&, std::string* why) {
-  *why = "not emulated";
+  if (why != nullptr) *why = "not emulated";
   return nullptr;
 }
 
-std::unique_ptr<gpu::LibraryCall> emulated_pool(const gpu::PoolCall&, std::string* why) {
-  *why = "not emulated";
-  return nullptr;
+namespace {
+
+/// Calls f(output offset, input offset) for each cell of each window, outputs in order.
+template <typename F>
+void for_each_pooled(const gpu::PoolCall& c, F f) {
+  const size_t dims = c.kernel.size();
+  const int64_t outputs = element_count(c.y), in_plane = element_count(c.x) / (c.x[0] * c.x[1]),
+                out_plane = outputs / (c.y[0] * c.y[1]), window = element_count(c.kernel);
+  for (int64_t o = 0; o < outputs; ++o) {
+    for (int64_t t = 0; t < window; ++t) {
+      int64_t cell = 0, out_rest = o % out_plane, tap_rest = t, stride = 1;
+      bool inside = true;
+      for (size_t d = dims; d-- > 0;) {
+        const int64_t at = out_rest % c.y[d + 2] * c.strides[d] + tap_rest % c.kernel[d] -
+                           c.pads_begin[d];
+        inside = inside && at >= 0 && at < c.x[d + 2];
+        cell += at * stride;
+        stride *= c.x[d + 2];
+        out_rest /= c.y[d + 2];
+        tap_rest /= c.kernel[d];
+      }
+      if (inside) f(o, o / out_plane * in_plane + cell);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<gpu::LibraryCall> emulated_pool(const gpu::PoolCall& call, std::string* why) {
+  if (call.backward && call.kind == gpu::PoolKind::kMax) {
+    if (why != nullptr) *why = "not emulated";
+    return nullptr;
+  }
+  return loops(1, 1, [c = call](const void* const* in, void* const* out) {
+    const auto* from = static_cast<const float*>(in[0]);
+    auto* to = static_cast<float*>(out[0]);
+    std::vector<double> cells(static_cast<size_t>(element_count(c.y)));
+    for_each_pooled(c, [&](int64_t o, int64_t) { cells[static_cast<size_t>(o)] += 1; });
+    if (c.kind == gpu::PoolKind::kAverageWithPads) {
+      std::fill(cells.begin(), cells.end(), static_cast<double>(element_count(c.kernel)));
+    }
+    std::vector<double> sums(static_cast<size_t>(element_count(c.backward ? c.x : c.y)),
+                             c.kind == gpu::PoolKind::kMax ? -INFINITY : 0.0);
+    for_each_pooled(c, [&](int64_t o, int64_t i) {
+      double& sum = sums[static_cast<size_t>(c.backward ? i : o)];
+      if (c.backward) {
+        sum += from[o] / cells[static_cast<size_t>(o)];
+      } else if (c.kind == gpu::PoolKind::kMax) {
+        if (from[i] > sum || std::isnan(from[i])) sum = from[i];
+      } else {
+        sum += from[i] / cells[static_cast<size_t>(o)];
+      }
+    });
+    for (size_t i = 0; i < sums.size(); ++i) to[i] = static_cast<float>(sums[i]);
+  });
 }
 
 std::unique_ptr<gpu::LibraryCall> emulated_softmax(const gpu::SoftmaxCall&, std::string* why) {
-  *why = "not emulated";
+  if (why != nullptr) *why = "not emulated";
   return nullptr;
 }
 

@@ -12,6 +12,10 @@ namespace trainrt {
 /// tolerance of 1e-11, by the rows that take it.
 void check_cuda_rows(const RowCase& c, Tolerance tolerance);
 
+/// Outputs of the first CUDA row that runs the node. Throws Error(kRuntime) when it reports
+/// contents that do not fit.
+std::vector<Buffer> run_first_cuda_row(const TestNode& node);
+
 }  // namespace trainrt
 
 #endif  // TRAINRT_TESTS_CUDA_KERNELS_ROW_CHECK_H_

@@ -145,33 +145,33 @@ void check_blocked_conv(const ConvCase& c) {
   check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, attrs, x, 1}, kClose);
 }
 
-TEST_CASE("convolution of blocked activations by oneDNN") {
+TEST_CASE("convolution of blocked activations by oneDNN", "[cpu]") {
   check_blocked_conv({{2, 32, 12, 12}, {48, 32, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
   check_blocked_conv({{3, 32, 13, 9}, {64, 32, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}});
   check_blocked_conv({{2, 64, 8, 8}, {128, 64, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
   check_blocked_conv({{1, 16, 7, 7}, {96, 16, 1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}});
 }
 
-TEST_CASE("convolution of blocked activations: padded channels") {
+TEST_CASE("convolution of blocked activations: padded channels", "[cpu]") {
   check_blocked_conv({{2, 24, 9, 9}, {40, 24, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
   check_blocked_conv({{2, 20, 9, 8}, {24, 20, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
   check_blocked_conv({{2, 24, 8, 8}, {144, 24, 1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}});
   check_blocked_conv({{2, 8, 56, 56}, {20, 8, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
 }
 
-TEST_CASE("convolution of a plain image to blocked activations") {
+TEST_CASE("convolution of a plain image to blocked activations", "[cpu]") {
   check_blocked_conv({{2, 3, 33, 31}, {64, 3, 7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}});
   check_blocked_conv({{2, 3, 16, 16}, {32, 3, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}});
   check_blocked_conv({{2, 1, 14, 14}, {6, 1, 5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}});
 }
 
-TEST_CASE("depthwise convolution of blocked activations") {
+TEST_CASE("depthwise convolution of blocked activations", "[cpu]") {
   check_blocked_conv({{2, 32, 14, 14}, {32, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 32});
   check_blocked_conv({{2, 144, 15, 13}, {144, 1, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 144});
   check_blocked_conv({{1, 32, 7, 7}, {32, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2});
 }
 
-TEST_CASE("convolution refuses layouts that it does not run") {
+TEST_CASE("convolution refuses layouts that it does not run", "[cpu]") {
   const ConvAttrs attrs{{1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, {}};
   const RowCase from_blocked{Op::kConv, {Shape{1, 16, 8, 8}, Shape{16, 16, 3, 3}}, attrs, 1, 0};
   const RowCase to_blocked{Op::kConv, {Shape{1, 16, 8, 8}, Shape{16, 16, 3, 3}}, attrs, 0, 1};

@@ -55,7 +55,7 @@ TEST_CASE("Gru and its gradient on CPU, reset before and after the product") {
   }
 }
 
-TEST_CASE("Gru on CPU leaves a single hidden unit to the reference") {
+TEST_CASE("Gru on CPU leaves a single hidden unit to the reference", "[cpu]") {
   const RowCase one{
       Op::kGru, {Shape{2, 4, 3}, Shape{3, 1}, Shape{3}, Shape{4, 1}}, RecurrentAttrs{}};
   CHECK(refusals(one) == std::vector<std::string>{"takes two hidden units or more"});
