@@ -1,10 +1,12 @@
 """The files of device code, for nvcc and for the emulation."""
 
 DEVICE_FILES = [
+    "fused",
     "interpolate",
     "pool",
     "loss",
     "random",
     "softmax",
+    "source",
     "state",
 ]
