@@ -109,9 +109,11 @@ struct ConvCall {
   bool bias = false, relu = false;  // kForward only
 };
 
-/// Operands of attention by strides in elements: [batch, heads, tokens, size], sizes contiguous.
-/// Forward: q, k, v to y and log-sums [batch, heads, tokens] (float32); backward: dy, q, k, v, y,
-/// log-sums to dq, dk, dv. All but the log-sums are of `type`.
+/// y = softmax(scale q k^T) v by heads. Operands by strides in elements, [batch, heads, tokens,
+/// size], sizes contiguous. Forward: q, k, v to y and log-sums; backward: dy, q, k, v, y, log-sums
+/// to dq, dk, dv. All are of `type` but the log-sums, float32 [batch, heads, queries] row-major: the
+/// natural logarithm of the sum of e^score, scores scaled. `causal`: query i sees keys up to
+/// i + keys - queries.
 struct AttentionCall {
   struct Operand {
     int64_t batch = 0, head = 0, token = 0;  // strides
