@@ -46,6 +46,26 @@ inline gpu::Size3 blocks_of(int64_t rows) {
   return {static_cast<uint32_t>(std::clamp<int64_t>(rows, 1, int64_t{1} << 20))};
 }
 
+/// Neighbouring columns that a block of kThreads takes side by side where `depth` elements, `width`
+/// apart, are joined to one: a power of two. The other threads share out the depth.
+inline uint32_t lanes_for(int64_t width, int64_t depth) {
+  uint32_t lanes = kThreads;
+  while (lanes > 1 && (lanes > 32 || lanes / 2 >= width) && 2 * (kThreads / lanes) <= depth / 4) {
+    lanes /= 2;
+  }
+  return lanes;
+}
+
+/// Who takes a contiguous row in registers: "warp2", "warp8", "warp32" or "block16" (threads and
+/// elements of each), or kNoTeam for rows longer than kMaxTeamRow.
+struct RowTeam {
+  std::string_view name;
+  gpu::Size3 grid;
+};
+inline constexpr std::string_view kNoTeam = "none";
+inline constexpr int64_t kMaxTeamRow = 4096;
+RowTeam row_team(int64_t rows, int64_t length);
+
 /// "f32", "f64", "bf16", "i32", …: how device functions are named by element type.
 std::string_view suffix(DType dtype);
 
@@ -57,9 +77,23 @@ const gpu::Function* function(const Scratch& scratch, std::string_view name);
 Support all_of(const NodeView& node, std::initializer_list<DType> types);
 /// All operands float32 or all float64.
 Support all_float(const NodeView& node);
+/// As all_float; those of float32 inputs and outputs whose bits are set may be kept as bfloat16.
+Support all_float_or_bf16(const NodeView& node, uint32_t inputs, uint32_t outputs);
 
 /// Product of dims [begin, end).
 int64_t size_of(const Shape& shape, size_t begin, size_t end);
+
+/// Reserves `bytes` of a plan's scratch; the offset, a multiple of 64.
+inline size_t book(Scratch& scratch, size_t bytes) {
+  const size_t offset = (scratch.bytes + 63) / 64 * 64;
+  scratch.bytes = offset + bytes;
+  return offset;
+}
+
+template <typename T>
+T* scratch_at(const KernelArgs& args, size_t offset) {
+  return reinterpret_cast<T*>(static_cast<char*>(args.scratch) + offset);
+}
 
 }  // namespace trainrt::cuda
 
