@@ -56,6 +56,23 @@ inline uint32_t lanes_for(int64_t width, int64_t depth) {
   return lanes;
 }
 
+/// Sums of `columns` columns over `depth` elements in two stages: blocks of first parts of the
+/// depth (blockIdx.y) for `lanes` columns each, then a warp for the parts of each column.
+struct SumStages {
+  int64_t columns;
+  uint32_t lanes;
+  int parts;
+
+  SumStages(int64_t columns_, int64_t depth, uint32_t lanes_) : columns(columns_), lanes(lanes_) {
+    // Enough blocks for any GPU, as long as each thread has something to add up.
+    const int64_t each = 8 * (kThreads / lanes);
+    parts = static_cast<int>(std::clamp<int64_t>(std::min(1024 / tiles(), depth / each), 1, 1024));
+  }
+  int64_t tiles() const { return std::max<int64_t>(1, (columns + lanes - 1) / lanes); }
+  gpu::Size3 grid() const { return {static_cast<uint32_t>(tiles()), static_cast<uint32_t>(parts)}; }
+  gpu::Size3 second_grid() const { return blocks_for(32 * columns); }
+};
+
 /// Who takes a contiguous row in registers: "warp2", "warp8", "warp32" or "block16" (threads and
 /// elements of each), or kNoTeam for rows longer than kMaxTeamRow.
 struct RowTeam {
