@@ -7,7 +7,7 @@ RowTeam row_team(int64_t rows, int64_t length) {
   const gpu::Size3 by_warps = blocks_of((rows + kWarps - 1) / kWarps);
   if (length <= 64) return {"warp2", by_warps};
   if (length <= 256) return {"warp8", by_warps};
-  if (length <= 1024) return {"warp32", by_warps};
+  if (length <= kMaxWarpRow) return {"warp32", by_warps};
   if (length <= kMaxTeamRow) return {"block16", blocks_of(rows)};
   return {kNoTeam, blocks_of(rows)};
 }

@@ -80,7 +80,7 @@ struct RowTeam {
   gpu::Size3 grid;
 };
 inline constexpr std::string_view kNoTeam = "none";
-inline constexpr int64_t kMaxTeamRow = 4096;
+inline constexpr int64_t kMaxWarpRow = 1024, kMaxTeamRow = 4096;
 RowTeam row_team(int64_t rows, int64_t length);
 
 /// "f32", "f64", "bf16", "i32", …: how device functions are named by element type.
