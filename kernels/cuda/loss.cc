@@ -1,4 +1,4 @@
-// Losses by class ids and their gradients: a warp for each position.
+// Cross entropy and negative log-likelihood with their gradients.
 #include "kernels/cuda/device/loss.h"
 
 #include "kernels/cuda/rows.h"
@@ -6,71 +6,77 @@
 namespace trainrt::cuda {
 namespace {
 
-/// Number of the input with the class ids.
-size_t ids_of(Op op) { return op == Op::kCrossEntropyGrad ? 2 : 1; }
+bool gradient(Op op) { return op == Op::kCrossEntropyGrad || op == Op::kNllLossGrad; }
 
 Support takes_loss(const NodeView& node) {
-  const DType type = node.outputs[0].dtype;
-  if (type != DType::kFloat32 && type != DType::kFloat64) {
-    return Support::no("takes no " + std::string(dtype_name(type)));
+  const DType ids = node.inputs.back().dtype;
+  if (ids != DType::kInt32 && ids != DType::kInt64) {
+    return Support::no("takes int32 and int64 class ids");
   }
-  if (is_float(node.inputs[ids_of(node.op)].dtype)) return Support::no("class ids are integers");
-  return Support::yes();
+  return all_float({node.op, node.attrs, node.inputs.first(node.inputs.size() - 1), node.outputs});
 }
 
-std::string_view function_name(Op op) {
-  switch (op) {
-    case Op::kCrossEntropy:
-      return "cross_entropy";
-    case Op::kCrossEntropyGrad:
-      return "cross_entropy_grad";
-    case Op::kNllLoss:
-      return "nll";
-    default:
-      return "nll_grad";
-  }
-}
-
-bool is_signed(DType type) {
-  return type == DType::kInt8 || type == DType::kInt16 || type == DType::kInt32 ||
-         type == DType::kInt64;
-}
-
-std::unique_ptr<Kernel> plan_loss(const NodeView& node, Scratch& scratch) {
-  const bool gradient = node.op == Op::kCrossEntropyGrad || node.op == Op::kNllLossGrad;
-  const bool logits = node.op != Op::kNllLossGrad;
-  const LossAttrs& attrs = node.attr<LossAttrs>();
-  const TensorType& x = gradient ? node.outputs[0] : node.inputs[0];
-  const TensorType& ids = node.inputs[ids_of(node.op)];
+LossArguments shape_of(const NodeView& node) {
+  const auto& attrs = node.attr<LossAttrs>();
+  const bool made = gradient(node.op);
+  const Shape& logits = made ? node.outputs[0].shape : node.inputs[0].shape;
   const auto axis = static_cast<size_t>(attrs.class_axis);
-  LossArguments shaped{};
-  shaped.id_bytes = static_cast<int>(dtype_size(ids.dtype));
-  shaped.id_signed = is_signed(ids.dtype);
-  shaped.inner = size_of(x.shape, axis + 1, x.shape.size());
-  shaped.classes = x.shape[axis];
-  shaped.positions = size_of(x.shape, 0, axis) * shaped.inner;
-  shaped.ignore = attrs.ignore_index;
-  return make_kernel([shaped, gradient, logits, op = node.op, bytes = node.outputs[0].bytes(),
-                      f = function(scratch, function_name(node.op), x.dtype)](const KernelArgs& k) {
-    if (op == Op::kNllLossGrad && bytes > 0) k.stream->zero(k.out[0], bytes);
-    if (shaped.positions == 0 || bytes == 0) return;
+  LossArguments args{};
+  args.inner = size_of(logits, axis + 1, logits.size());
+  args.positions = size_of(logits, 0, axis) * args.inner;
+  args.classes = logits[axis];
+  args.ignored = attrs.ignore_index;
+  args.wide = node.inputs.back().dtype == DType::kInt64;
+  return args;
+}
+
+std::unique_ptr<Kernel> plan_launch(const NodeView& node, LossArguments shaped, gpu::Size3 grid,
+                                    const gpu::Function* f, bool into_zeros = false) {
+  return make_kernel([=, op = node.op, last = node.inputs.size() - 1,
+                      bytes = node.outputs[0].bytes()](const KernelArgs& k) {
     LossArguments args = shaped;
-    args.dloss = gradient ? k.in[0] : nullptr;
-    args.logits = logits ? k.in[gradient ? 1 : 0] : nullptr;
-    args.ids = k.in[ids_of(op)];
+    if (into_zeros) k.stream->zero(k.out[0], bytes);
+    if (args.positions == 0) return;
+    args.dloss = gradient(op) ? k.in[0] : nullptr;
+    args.x = gradient(op) ? k.in[last - 1] : k.in[0];
+    args.ids = k.in[last];
     args.out = k.out[0];
     args.status = k.status;
     args.step = k.step;
-    const bool warps = op == Op::kCrossEntropy || op == Op::kCrossEntropyGrad;
-    k.stream->launch(f, blocks_for(args.positions * (warps ? 32 : 1)), kThreads, args);
+    k.stream->launch(f, grid, kThreads, args);
   });
 }
 
+std::unique_ptr<Kernel> plan_cross_entropy(const NodeView& node, Scratch& scratch) {
+  LossArguments args = shape_of(node);
+  const bool backward = gradient(node.op);
+  const RowTeam team = row_team(args.positions, args.classes);
+  // What a warp takes, the loss has no reason to hold in registers.
+  const bool rows =
+      args.inner == 1 && (backward ? team.name != kNoTeam : args.classes <= kMaxWarpRow);
+  gpu::Size3 grid = team.grid;
+  std::string name = backward ? "cross_entropy_grad_" : "cross_entropy_";
+  if (!rows) {
+    args.lanes = lanes_for(args.inner, args.classes);
+    grid = blocks_of((args.positions + args.lanes - 1) / args.lanes);
+  }
+  name += !rows ? "columns" : backward ? team.name : "rows";
+  return plan_launch(node, args, grid, function(scratch, name, node.outputs[0].dtype));
+}
+
+std::unique_ptr<Kernel> plan_nll(const NodeView& node, Scratch& scratch) {
+  const LossArguments args = shape_of(node);
+  const bool backward = gradient(node.op);
+  return plan_launch(node, args, blocks_for(args.positions),
+                     function(scratch, backward ? "nll_grad" : "nll", node.outputs[0].dtype),
+                     backward);
+}
+
 constexpr KernelRow kRows[] = {
-    {Op::kCrossEntropy, "cuda.cross_entropy", takes_loss, plan_loss},
-    {Op::kCrossEntropyGrad, "cuda.cross_entropy", takes_loss, plan_loss},
-    {Op::kNllLoss, "cuda.nll_loss", takes_loss, plan_loss},
-    {Op::kNllLossGrad, "cuda.nll_loss", takes_loss, plan_loss},
+    {Op::kCrossEntropy, "cuda.cross_entropy", takes_loss, plan_cross_entropy},
+    {Op::kCrossEntropyGrad, "cuda.cross_entropy", takes_loss, plan_cross_entropy, true},
+    {Op::kNllLoss, "cuda.nll_loss", takes_loss, plan_nll},
+    {Op::kNllLossGrad, "cuda.nll_loss", takes_loss, plan_nll},
 };
 
 }  // namespace

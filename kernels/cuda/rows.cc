@@ -2,6 +2,16 @@
 
 namespace trainrt::cuda {
 
+RowTeam row_team(int64_t rows, int64_t length) {
+  constexpr int64_t kWarps = kThreads / 32;
+  const gpu::Size3 by_warps = blocks_of((rows + kWarps - 1) / kWarps);
+  if (length <= 64) return {"warp2", by_warps};
+  if (length <= 256) return {"warp8", by_warps};
+  if (length <= kMaxWarpRow) return {"warp32", by_warps};
+  if (length <= kMaxTeamRow) return {"block16", blocks_of(rows)};
+  return {kNoTeam, blocks_of(rows)};
+}
+
 std::string_view suffix(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
@@ -55,6 +65,19 @@ Support all_of(const NodeView& node, std::initializer_list<DType> types) {
 Support all_float(const NodeView& node) {
   Support single = all_of(node, {DType::kFloat32});
   return single.ok || all_of(node, {DType::kFloat64}).ok ? Support::yes() : single;
+}
+
+Support all_float_or_bf16(const NodeView& node, uint32_t inputs, uint32_t outputs) {
+  const auto widened = [](std::span<const TensorType> types, uint32_t half) {
+    std::vector<TensorType> wide(types.begin(), types.end());
+    for (size_t i = 0; i < wide.size(); ++i) {
+      if (half >> i & 1) wide[i] = computed(wide[i]);
+    }
+    return wide;
+  };
+  const std::vector<TensorType> in = widened(node.inputs, inputs),
+                                out = widened(node.outputs, outputs);
+  return all_float({node.op, node.attrs, in, out});
 }
 
 int64_t size_of(const Shape& shape, size_t begin, size_t end) {

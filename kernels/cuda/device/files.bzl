@@ -2,10 +2,13 @@
 
 DEVICE_FILES = [
     "attention",
+    "batch_norm",
     "fused",
     "interpolate",
-    "pool",
+    "layer_norm",
     "loss",
+    "parts",
+    "pool",
     "random",
     "softmax",
     "source",

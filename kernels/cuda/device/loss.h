@@ -3,17 +3,14 @@
 
 namespace trainrt::cuda {
 
-/// Positions of [outer, classes, inner] logits, one for each class id.
+/// Positions of [outer, classes, inner] with a class id each, int64 or (wide = 0) int32.
 struct LossArguments {
-  const void* dloss;   // gradients only
-  const void* logits;  // not of the gradient of NllLoss
-  const void* ids;
+  const void *dloss, *x, *ids;  // dloss: of gradients
   void* out;
   int* status;
-  int step;
-  int id_bytes;  // 1, 2, 4, 8
-  int id_signed;
-  long long positions, classes, inner, ignore;
+  int step, wide;
+  long long positions, classes, inner, ignored;
+  unsigned lanes;  // of the kernels on columns: neighbours that a block takes side by side
 };
 
 }  // namespace trainrt::cuda

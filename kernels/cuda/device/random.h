@@ -3,16 +3,23 @@
 
 namespace trainrt::cuda {
 
-/// Elements of a Philox stream (kernels/philox.h).
-struct RandomArguments {
-  const void* x;         // of Dropout
-  const long long* rng;  // seed, step
-  void* out;
+/// `key` is {seed, step} on the device.
+struct DropoutArguments {
+  const void *x, *key;
+  void* y;
   long long size;
+  double scale;
+  unsigned threshold, stream;  // words stay whose upper 24 bits are at least the threshold
+  int x_half, y_half;
+};
+
+/// Uniform: a + b u, below `high`, which becomes `below`. Normal: a + b z.
+struct RandomArguments {
+  const void* key;
+  void* y;
+  long long size;
+  double a, b, high, below;
   unsigned stream;
-  int half_x, half_out;  // kept as bfloat16
-  double a, b;           // Dropout: the ratio and what the rest is multiplied by
-  double below;          // of uniform numbers: the largest below b
 };
 
 }  // namespace trainrt::cuda

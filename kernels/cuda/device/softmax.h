@@ -3,12 +3,14 @@
 
 namespace trainrt::cuda {
 
-/// Rows of [outer, axis, inner] along the middle, one for each block.
+/// Rows of [outer, axis, inner] along the middle; rows = outer * inner.
 struct SoftmaxArguments {
-  const void* x;   // gradients: dy
-  const void* y;   // gradients only
+  const void* x;  // gradients: dy
+  const void* y;  // gradients only
   void* out;
-  long long rows, axis, inner;  // rows = outer * inner
+  long long rows, axis, inner;
+  unsigned lanes;  // of the kernels on columns: neighbours that a block takes side by side
+  int log;
 };
 
 }  // namespace trainrt::cuda

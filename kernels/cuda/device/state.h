@@ -3,26 +3,20 @@
 
 namespace trainrt::cuda {
 
-struct AddArguments {
-  const void* state;
-  const void* increment;
+/// Outputs may lie on operands.
+struct AssignAddArguments {
+  const void *state, *increment;
   void* out;
   long long size;
 };
 
-enum class UpdateRule : int { kSgd, kMomentum, kNesterov, kAdam, kAdamW };
-
+/// `hyper` is {learning rate, step} and `scale` the gradient's factor, both on the device.
 struct UpdateArguments {
-  const void* parameter;
-  const void* gradient;
-  const double* hyper;  // learning rate, number of this update from 1
-  const void* scale;    // of the gradient: one number
-  const void* slots[2];
-  void* parameter_out;
-  void* slots_out[2];
+  const void *w, *g, *hyper, *scale, *slot0, *slot1;
+  void *w_out, *slot0_out, *slot1_out;
   long long size;
-  UpdateRule rule;
   double weight_decay, momentum, dampening, beta1, beta2, epsilon;
+  int kind;  // graph/attrs.h: 0 sgd, 1 momentum, 2 nesterov, 3 adam, 4 adamw
 };
 
 }  // namespace trainrt::cuda

@@ -96,6 +96,10 @@ T atomicAdd(T* address, T value) {
   return old;
 }
 
+// Products that no sum is fused with; this code is compiled without such fusion.
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+
 inline float rsqrt(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 template <typename T>

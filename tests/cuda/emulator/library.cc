@@ -163,9 +163,29 @@ std::unique_ptr<gpu::LibraryCall> emulated_pool(const gpu::PoolCall& call, std::
   });
 }
 
-std::unique_ptr<gpu::LibraryCall> emulated_softmax(const gpu::SoftmaxCall&, std::string* why) {
-  if (why != nullptr) *why = "not emulated";
-  return nullptr;
+std::unique_ptr<gpu::LibraryCall> emulated_softmax(const gpu::SoftmaxCall& call, std::string*) {
+  return loops(call.backward ? 2 : 1, 1, [c = call](const void* const* in, void* const* out) {
+    for (int64_t row = 0; row < c.outer * c.inner; ++row) {
+      const int64_t first = row / c.inner * c.axis * c.inner + row % c.inner;
+      const auto at = [&](int64_t i) { return first + i * c.inner; };
+      double largest = -INFINITY, sum = 0;
+      for (int64_t i = 0; i < c.axis; ++i) largest = std::max(largest, load(in[0], c.type, at(i)));
+      for (int64_t i = 0; i < c.axis; ++i) {
+        const double v = load(in[0], c.type, at(i));
+        if (!c.backward) sum += std::exp(v - largest);
+        if (c.backward) sum += c.log ? v : v * load(in[1], c.type, at(i));
+      }
+      for (int64_t i = 0; i < c.axis; ++i) {
+        const double v = load(in[0], c.type, at(i));
+        double result = c.log ? v - largest - std::log(sum) : std::exp(v - largest) / sum;
+        if (c.backward) {
+          const double y = load(in[1], c.type, at(i));
+          result = c.log ? v - std::exp(y) * sum : (v - sum) * y;
+        }
+        store(out[0], c.type, at(i), result);
+      }
+    }
+  });
 }
 
 }  // namespace trainrt::testing

@@ -1,5 +1,6 @@
 #include "tests/cuda/kernels/row_check.h"
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <cstring>
@@ -28,10 +29,10 @@ class DeviceBuffer {
   void* data_;
 };
 
-/// Outputs of one run; shared >= 0: the first output lies on that input. Empty when the device has
-/// no way to run the row.
-std::vector<Buffer> run_on_device(const KernelRow& row, const TestNode& node, int shared = -1,
-                                  int32_t* status_word = nullptr) {
+/// Outputs of one run, of which the first ones lie on the inputs `places` (-1: on none). Empty when
+/// the device has no way to run the row.
+std::vector<Buffer> run_on_device(const KernelRow& row, const TestNode& node,
+                                  const std::vector<int>& places = {}, int32_t* report = nullptr) {
   gpu::Device& device = test_device();
   Scratch booked;
   booked.device = &device;
@@ -52,7 +53,9 @@ std::vector<Buffer> run_on_device(const KernelRow& row, const TestNode& node, in
   for (const TensorType& t : node.out) outs.emplace_back(t.bytes());
   for (const DeviceBuffer& b : ins) in.push_back(b.data());
   for (const DeviceBuffer& b : outs) out.push_back(b.data());
-  if (shared >= 0) out[0] = ins[static_cast<size_t>(shared)].data();
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] >= 0) out[i] = ins[static_cast<size_t>(places[i])].data();
+  }
   const DeviceBuffer scratch(booked.bytes), status(sizeof(int32_t));
   stream->zero(status.data(), sizeof(int32_t));
   KernelArgs args{in.data(), out.data(), scratch.data()};
@@ -67,23 +70,31 @@ std::vector<Buffer> run_on_device(const KernelRow& row, const TestNode& node, in
     stream->synchronize();
   }
   for (size_t i = 0; i < ins.size(); ++i) {
-    if (static_cast<int>(i) == shared) continue;
+    if (std::count(places.begin(), places.end(), static_cast<int>(i)) > 0) continue;
     Buffer after(ins[i].bytes());
     stream->copy_to_host(after.data(), ins[i].data(), ins[i].bytes());
     stream->synchronize();
     INFO("input " << i);
-    // State updates change their first operand through the first output; here these are two.
     CHECK(after == host[i]);
   }
   int32_t reported = 0;
   stream->copy_to_host(&reported, status.data(), sizeof(reported));
   stream->synchronize();
-  if (status_word != nullptr) {
-    *status_word = reported;
+  if (report != nullptr) {
+    *report = reported;
   } else {
     CHECK(reported == 0);
   }
   return results;
+}
+
+/// The operands that a state node's outputs lie on.
+std::vector<int> state_places(const TestNode& node) {
+  if (node.c.op == Op::kAssign || node.c.op == Op::kAssignAdd) return {0};
+  if (node.c.op != Op::kOptimizerUpdate) return {};
+  std::vector<int> places = {0};
+  for (size_t i = 4; i < node.in.size(); ++i) places.push_back(static_cast<int>(i));
+  return places;
 }
 
 /// float64 results are compared here: by 1e-11 of the largest.
@@ -129,27 +140,35 @@ int check(const TestNode& node, Tolerance tolerance) {
         continue;
       }
       INFO("in place of input " << i);
-      CHECK(run_on_device(row, node, static_cast<int>(i)) == got);
+      CHECK(run_on_device(row, node, {static_cast<int>(i)}) == got);
     }
+    const std::vector<int> places = state_places(node);
+    if (!places.empty()) CHECK(run_on_device(row, node, places) == got);
   }
   return taken;
 }
 
 }  // namespace
 
-std::vector<Buffer> run_first_cuda_row(const TestNode& node) {
+std::vector<Buffer> run_cuda_row(const RowCase& c, int32_t* reported) {
+  const TestNode node(c);
   for (const KernelRow& row : cuda_kernels()) {
     if (!takes(row, node.view())) continue;
-    int32_t reported = 0;
-    std::vector<Buffer> results = run_on_device(row, node, -1, &reported);
-    if (reported != 0) {
-      CHECK(reported == 7);  // the step that the runner claims to be, and one
-      throw Error(ErrorCode::kRuntime, "the kernel reported contents that do not fit");
-    }
+    std::vector<Buffer> results = run_on_device(row, node, {}, reported);
     if (!results.empty()) return results;
   }
   FAIL("no CUDA row takes " << node.text());
   return {};
+}
+
+void check_cuda_mixtures(RowCase c, uint32_t inputs, uint32_t outputs, Tolerance tolerance) {
+  for (c.bf16_inputs = 0; c.bf16_inputs <= inputs; ++c.bf16_inputs) {
+    for (c.bf16_outputs = 0; c.bf16_outputs <= outputs; ++c.bf16_outputs) {
+      if ((c.bf16_inputs & ~inputs) == 0 && (c.bf16_outputs & ~outputs) == 0) {
+        check_cuda_rows(c, tolerance);
+      }
+    }
+  }
 }
 
 void check_cuda_rows(const RowCase& c, Tolerance tolerance) {
@@ -168,7 +187,11 @@ void check_cuda_rows(const RowCase& c, Tolerance tolerance) {
       }
     }
   }
-  if (!any || std::holds_alternative<CastAttrs>(c.attrs)) return;
+  // These name the type of their result themselves.
+  if (std::holds_alternative<CastAttrs>(c.attrs) || std::holds_alternative<RandomAttrs>(c.attrs)) {
+    return;
+  }
+  if (!any) return;
   for (size_t i = 0; i < doubles.inputs.size(); ++i) {
     doubles.inputs[i] = doubles.inputs[i].to(doubles.in[i].dtype);
   }

@@ -96,29 +96,6 @@ TEST_CASE("BatchNormGrad on blocks, with residual and activation") {
   }
 }
 
-TEST_CASE("BatchNorm on plain tensors, with residual and activation") {
-  for (const Shape& shape : {Shape{16, 37}, Shape{300, 300}, Shape{4, 6, 5, 7}, Shape{2, 3, 400},
-                             Shape{2, 5, 1, 1}, Shape{2, 3, 2, 3, 4}}) {
-    const Shape channels = {shape[1]};
-    const Operand variance(channels, 0.2, 2);
-    for (const Activation a : {Activation::kRelu, Activation::kClip}) {
-      check_rows({Op::kBatchNorm, {shape, channels, channels}, activated(a)}, {3e-5, false});
-      check_rows({Op::kBatchNormGrad,
-                  {shape, shape, channels, channels, variance, channels},
-                  activated(a)},
-                 kClose);
-    }
-    check_rows({Op::kBatchNorm, {shape, channels, channels, shape}, activated(Activation::kRelu)},
-               {3e-5, false});
-    check_rows({Op::kBatchNorm, {shape, channels, channels, shape}, activated(Activation::kNone)},
-               {3e-5, false});
-    check_rows({Op::kBatchNormGrad,
-                {shape, shape, channels, channels, variance, shape},
-                activated(Activation::kRelu)},
-               kClose);
-  }
-}
-
 TEST_CASE("BatchNorm on blocks keeps small deviations beside large means") {
   check_rows({Op::kBatchNorm,
               {Operand({4, 16, 17, 19}, 1000, 1001), {{16}}, {{16}}},

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 
+#include "tests/kernels/cases/norm.h"
 #include "tests/kernels/cpu/row_check.h"
 #include "trainrt/error.h"
 
@@ -98,24 +99,7 @@ TEST_CASE("Softmax on CPU gives masked positions exactly 0") {
 }
 
 TEST_CASE("cross entropy and its gradient on CPU") {
-  struct Row {
-    Shape logits, ids;
-    int64_t axis;
-  };
-  const Row rows[] = {
-      {{64, 10}, {64}, 1},        {{5, 37}, {5}, 1},       {{7, 2}, {7}, 1},
-      {{7, 1}, {7}, 1},           {{2, 3, 11}, {2, 3}, 2}, {{2, 5, 4, 7}, {2, 4, 7}, 1},
-      {{2, 3, 300}, {2, 300}, 1}, {{200, 300}, {200}, 1},  {{6, 4}, {4}, 0}};
-  for (const Row& r : rows) {
-    const int64_t classes = r.logits[static_cast<size_t>(r.axis)];
-    for (double range : {3.0, 50.0}) {
-      const Operand x(r.logits, -range, range), target = ids(r.ids, 0, classes - 1);
-      check_rows({Op::kCrossEntropy, {x, target}, LossAttrs{r.axis, -100, {}}}, kClose);
-      check_rows({Op::kCrossEntropyGrad, {r.ids, x, target}, LossAttrs{r.axis, -100, {}}}, kClose);
-      check_rows({Op::kCrossEntropy, {x, target}, LossAttrs{r.axis, 0, {}}}, kClose);
-      check_rows({Op::kCrossEntropyGrad, {r.ids, x, target}, LossAttrs{r.axis, 0, {}}}, kClose);
-    }
-  }
+  for (const CheckedCase& c : cross_entropy_cases()) check_rows(c.c, c.tolerance);
 }
 
 TEST_CASE("cross entropy on CPU refuses class ids out of range") {
@@ -130,37 +114,8 @@ TEST_CASE("cross entropy on CPU refuses class ids out of range") {
   }
 }
 
-TEST_CASE("LayerNorm and its gradient on CPU, with and without scale") {
-  const std::vector<std::pair<Shape, int64_t>> cases = {
-      {{5, 37}, 1}, {{2, 3, 64}, 2}, {{2, 3, 5, 7}, 2}, {{300, 96}, 1},
-      {{1, 20}, 1}, {{6}, 0},        {{4, 1}, 1}};
-  for (const auto& [shape, axis] : cases) {
-    const NormAttrs attrs{axis, 1e-5};
-    const Shape tail(shape.begin() + axis, shape.end());
-    for (double shift : {0.0, 30.0}) {
-      const Operand x(shape, shift - 2, shift + 2);
-      check_rows({Op::kLayerNorm, {x}, attrs}, {3e-5, false});
-      check_rows({Op::kLayerNorm, {x, tail, tail}, attrs}, {3e-5, false});
-    }
-    const std::vector<Tensor> y = run_first_row({Op::kLayerNorm, {shape}, attrs});
-    const Operand mean(y[1]), rsd(y[2]);
-    check_rows({Op::kLayerNormGrad, {shape, shape, mean, rsd}, attrs}, kClose);
-    check_rows({Op::kLayerNormGrad, {shape, shape, mean, rsd, tail}, attrs}, kClose);
-  }
-}
-
-TEST_CASE("RmsNorm and its gradient on CPU, with and without scale") {
-  const std::vector<std::pair<Shape, int64_t>> cases = {
-      {{5, 37}, 1}, {{2, 3, 64}, 2}, {{2, 3, 5, 7}, 2}, {{300, 96}, 1}, {{6}, 0}, {{4, 1}, 1}};
-  for (const auto& [shape, axis] : cases) {
-    const NormAttrs attrs{axis, 1e-5};
-    const Shape tail(shape.begin() + axis, shape.end());
-    check_rows({Op::kRmsNorm, {shape}, attrs}, kClose);
-    check_rows({Op::kRmsNorm, {shape, tail}, attrs}, kClose);
-    const Operand inverse(run_first_row({Op::kRmsNorm, {shape}, attrs})[1]);
-    check_rows({Op::kRmsNormGrad, {shape, shape, inverse}, attrs}, kClose);
-    check_rows({Op::kRmsNormGrad, {shape, shape, inverse, tail}, attrs}, kClose);
-  }
+TEST_CASE("LayerNorm, RmsNorm and their gradients on CPU") {
+  for (const CheckedCase& c : layer_norm_cases()) check_rows(c.c, c.tolerance);
 }
 
 void check_attention(const std::vector<Operand>& operands, const AttentionAttrs& attrs,
@@ -233,13 +188,8 @@ TEST_CASE("BatchNorm and its gradient on CPU") {
   }
 }
 
-TEST_CASE("BatchNorm of a single value per channel, in place of every operand") {
-  const Shape one = {1, 19}, channels = {19};
-  check_rows({Op::kBatchNorm, {one, channels, channels}, NormAttrs{1, 1e-5}}, kClose);
-  check_rows({Op::kBatchNormGrad,
-              {one, one, channels, channels, Operand(channels, 0.2, 2)},
-              NormAttrs{1, 1e-5}},
-             kClose);
+TEST_CASE("BatchNorm on CPU, with residual and activation") {
+  for (const CheckedCase& c : batch_norm_cases()) check_rows(c.c, c.tolerance);
 }
 
 }  // namespace
