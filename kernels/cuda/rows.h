@@ -61,6 +61,18 @@ Support all_float(const NodeView& node);
 /// Product of dims [begin, end).
 int64_t size_of(const Shape& shape, size_t begin, size_t end);
 
+/// Reserves `bytes` of a plan's scratch; the offset, a multiple of 64.
+inline size_t book(Scratch& scratch, size_t bytes) {
+  const size_t offset = (scratch.bytes + 63) / 64 * 64;
+  scratch.bytes = offset + bytes;
+  return offset;
+}
+
+template <typename T>
+T* scratch_at(const KernelArgs& args, size_t offset) {
+  return reinterpret_cast<T*>(static_cast<char*>(args.scratch) + offset);
+}
+
 }  // namespace trainrt::cuda
 
 #endif  // TRAINRT_KERNELS_CUDA_ROWS_H_
