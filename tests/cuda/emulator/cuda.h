@@ -90,6 +90,12 @@ T atomicCAS(T* address, T expected, T value) {
   return old;
 }
 template <typename T>
+T atomicMax(T* address, T value) {
+  const T old = *address;
+  if (value > old) *address = value;
+  return old;
+}
+template <typename T>
 T atomicAdd(T* address, T value) {
   const T old = *address;
   *address = old + value;
