@@ -57,6 +57,12 @@ Support all_float(const NodeView& node) {
   return single.ok || all_of(node, {DType::kFloat64}).ok ? Support::yes() : single;
 }
 
+size_t book(Scratch& scratch, size_t bytes) {
+  const size_t offset = (scratch.bytes + 255) / 256 * 256;
+  scratch.bytes = offset + bytes;
+  return offset;
+}
+
 int64_t size_of(const Shape& shape, size_t begin, size_t end) {
   int64_t size = 1;
   for (size_t d = begin; d < end; ++d) size *= shape[d];

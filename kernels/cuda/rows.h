@@ -58,6 +58,12 @@ Support all_of(const NodeView& node, std::initializer_list<DType> types);
 /// All operands float32 or all float64.
 Support all_float(const NodeView& node);
 
+/// Reserves `bytes` of a plan's scratch; the offset, a multiple of 256.
+size_t book(Scratch& scratch, size_t bytes);
+inline void* scratch_at(const KernelArgs& args, size_t offset) {
+  return static_cast<char*>(args.scratch) + offset;
+}
+
 /// Product of dims [begin, end).
 int64_t size_of(const Shape& shape, size_t begin, size_t end);
 
