@@ -88,6 +88,13 @@ bool known_types(DType a, DType b, DType result, std::string* why) {
 
 std::unique_ptr<gpu::LibraryCall> emulated_matmul(const gpu::MatMulCall& call, std::string* why) {
   if (!known_types(call.a, call.b, call.c, why)) return nullptr;
+  // cuBLASLt's limits, or near enough: callers must get by without.
+  if (call.epilogue != gpu::Epilogue::kNone &&
+      (call.c == DType::kFloat64 ||
+       (call.c == DType::kBFloat16 && call.epilogue != gpu::Epilogue::kRelu))) {
+    if (why != nullptr) *why = "no such epilogue";
+    return nullptr;
+  }
   const bool bias = call.epilogue == gpu::Epilogue::kBias ||
                     call.epilogue == gpu::Epilogue::kBiasRelu ||
                     call.epilogue == gpu::Epilogue::kBiasGelu;
@@ -178,6 +185,10 @@ std::unique_ptr<gpu::LibraryCall> emulated_convolution(const gpu::ConvCall& call
   if (!known_types(first, second, result, why)) return nullptr;
   if (result == DType::kFloat64 || call.x.size() < 4 || (!forward && (call.bias || call.relu))) {
     if (why != nullptr) *why = "not a convolution of float32 or bfloat16 along two or three dims";
+    return nullptr;
+  }
+  if (result == DType::kBFloat16 && call.bias) {  // callers must get by without
+    if (why != nullptr) *why = "adds no bias to bfloat16";
     return nullptr;
   }
   return loops(call.bias ? 3 : 2, 1, [=, c = call](const void* const* in, void* const* out) {
