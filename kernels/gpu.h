@@ -1,5 +1,5 @@
-// What a GPU offers to kernels, plans and executors, free of CUDA's headers: rows and plans for a GPU
-// are made and tested on machines without one. libtrainrt_cuda.so implements it with CUDA, the
+// What a GPU offers to kernels, plans and executors, free of CUDA's headers: rows and plans for a
+// GPU are made and tested on machines without one. libtrainrt_cuda.so implements it with CUDA, the
 // tests with an emulation on the CPU.
 #ifndef TRAINRT_KERNELS_GPU_H_
 #define TRAINRT_KERNELS_GPU_H_
@@ -76,13 +76,19 @@ enum class Products : uint8_t {
   kTf32,  // operands rounded to 10 bits of mantissa, sums in float32
 };
 
-/// What happens to a product before it is stored. Bias is by column, auxiliary data is in the
-/// library's own form and passes between the two calls that name the same form.
+/// What happens to the sums of a product before they are rounded to c and stored. The bias is dense
+/// [n], by column, float64 where c is float64 and float32 everywhere else, where c is bfloat16 too.
+/// ReLU leaves NaN as it is. A library that cannot do exactly that refuses: the caller asks again
+/// with kNone and finishes the product on its own. Auxiliary data is in the library's own form and
+/// passes between the two calls that name the same form.
 enum class Epilogue : uint8_t { kNone, kBias, kRelu, kBiasRelu, kBiasGelu };
 
-/// Row-major matrices, for each b: c = epilogue(op(a) op(b) + bias), where op() transposes if asked
-/// for and the results are m x n. `lda` and so on are elements between rows as stored; strides are
-/// elements between the matrices of a batch, 0: the same one for all.
+/// Row-major matrices, for each of the batch: c = epilogue(op(a) op(b)), where op() transposes if
+/// asked for and the results are m x n. m, n, k and batch are at least 1. `lda` and so on are
+/// elements between rows as stored; strides are elements between the matrices of a batch, 0: the
+/// same one for all (of a and b only). a and b are of one type: float32 or float64, and c of the
+/// same, or bfloat16, and c bfloat16 or float32. Inputs a, b and, where the epilogue adds one, the
+/// bias; output c.
 struct MatMulCall {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool trans_a = false, trans_b = false;
@@ -91,13 +97,20 @@ struct MatMulCall {
   DType a = DType::kFloat32, b = DType::kFloat32, c = DType::kFloat32;
   Products products = Products::kFloat32;
   Epilogue epilogue = Epilogue::kNone;
+  int64_t alignment = 64;  // bytes: addresses of a, b, c and bias are multiples of it
 };
 
 enum class ConvPass : uint8_t { kForward, kData, kWeight };
 
 /// x [N, C, spatial…], w [M, C / group, spatial…], y [N, M, spatial…], each dense in its own order:
-/// row-major, or with `channels_last` the channels innermost. Inputs and result: kForward x, w
-/// (and bias [M]) to y; kData dy, w to dx; kWeight x, dy to dw.
+/// row-major, or with `channels_last` the channels innermost. Two or three spatial dims, nothing is
+/// empty; pads may differ from one side to the other. y's dim is (x + pads - dilation (w - 1) - 1)
+/// / stride + 1, rounded down. Inputs and result: kForward x, w (and bias [M]) to y; kData dy, w to
+/// dx; kWeight x, dy to dw. What is read is all float32, and the result too, or all bfloat16, and
+/// the result bfloat16 or float32; dy is of `y_type`, dx of `x_type`, dw of `w_type`. The bias is
+/// float32 in any case; it is added to the sums, and ReLU, which leaves NaN as it is, applied
+/// before they are rounded. A library that cannot do exactly that refuses, and is asked again
+/// without either.
 struct ConvCall {
   ConvPass pass = ConvPass::kForward;
   Shape x, w, y;

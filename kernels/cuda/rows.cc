@@ -80,6 +80,12 @@ Support all_float_or_bf16(const NodeView& node, uint32_t inputs, uint32_t output
   return all_float({node.op, node.attrs, in, out});
 }
 
+size_t book(Scratch& scratch, size_t bytes) {
+  const size_t offset = (scratch.bytes + 255) / 256 * 256;
+  scratch.bytes = offset + bytes;
+  return offset;
+}
+
 int64_t size_of(const Shape& shape, size_t begin, size_t end) {
   int64_t size = 1;
   for (size_t d = begin; d < end; ++d) size *= shape[d];

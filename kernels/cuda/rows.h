@@ -97,15 +97,14 @@ Support all_float(const NodeView& node);
 /// As all_float; those of float32 inputs and outputs whose bits are set may be kept as bfloat16.
 Support all_float_or_bf16(const NodeView& node, uint32_t inputs, uint32_t outputs);
 
+/// Reserves `bytes` of a plan's scratch; the offset, a multiple of 256.
+size_t book(Scratch& scratch, size_t bytes);
+inline void* scratch_at(const KernelArgs& args, size_t offset) {
+  return static_cast<char*>(args.scratch) + offset;
+}
+
 /// Product of dims [begin, end).
 int64_t size_of(const Shape& shape, size_t begin, size_t end);
-
-/// Reserves `bytes` of a plan's scratch; the offset, a multiple of 64.
-inline size_t book(Scratch& scratch, size_t bytes) {
-  const size_t offset = (scratch.bytes + 63) / 64 * 64;
-  scratch.bytes = offset + bytes;
-  return offset;
-}
 
 template <typename T>
 T* scratch_at(const KernelArgs& args, size_t offset) {

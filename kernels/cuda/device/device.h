@@ -18,6 +18,13 @@
 #define NAN __int_as_float(0x7fffffff)
 #endif
 
+/// Before a loop whose arrays are to stay in registers.
+#ifdef TRAINRT_EMULATED_CUDA
+#define TRAINRT_UNROLL
+#else
+#define TRAINRT_UNROLL _Pragma("unroll")
+#endif
+
 namespace trainrt::cuda {
 
 using i8 = signed char;

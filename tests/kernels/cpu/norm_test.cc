@@ -131,7 +131,7 @@ void check_attention(const std::vector<Operand>& operands, const AttentionAttrs&
   check_rows({Op::kAttentionGrad, grad, attrs}, {3e-5, false});
 }
 
-TEST_CASE("attention and its gradient on CPU") {
+TEST_CASE("attention and its gradient on CPU", "[large]") {
   for (const bool causal : {false, true}) {
     for (const auto& [queries, keys] :
          {std::pair<int64_t, int64_t>{1, 1}, {5, 3}, {37, 37}, {30, 70}, {130, 130}, {60, 300}}) {
@@ -157,7 +157,7 @@ TEST_CASE("attention and its gradient on CPU") {
   }
 }
 
-TEST_CASE("attention with masks on CPU, some of which hide every key") {
+TEST_CASE("attention with masks on CPU, some of which hide every key", "[large]") {
   const Operand q(Shape{2, 3, 20, 8}), k(Shape{2, 3, 37, 8}), v(Shape{2, 3, 37, 9});
   for (const Shape& shape : {Shape{}, Shape{37}, Shape{20, 1}, Shape{20, 37}, Shape{3, 1, 37},
                              Shape{2, 1, 1, 37}, Shape{2, 3, 20, 37}}) {
