@@ -62,7 +62,6 @@ ModuleOptions on_gpu(DType dtype) {
   ModuleOptions options;
   options.dtype = dtype;
   options.device = Device{DeviceType::kCuda, 0};
-  options.allow_cpu_fallback = true;
   return options;
 }
 
