@@ -84,6 +84,7 @@ struct Scratch {
   /// cannot run.
   gpu::Device* device = nullptr;
   gpu::Products products = gpu::Products::kFloat32;
+  size_t alignment = 64;  // bytes: where operands begin, a power of two
 };
 
 struct KernelRow {

@@ -164,7 +164,7 @@ std::unique_ptr<Kernel> plan_library(const NodeView& node, Scratch& scratch) {
   const auto describe = [&](DType c, gpu::Epilogue epilogue) {
     call.c = c;
     call.epilogue = epilogue;
-    call.alignment = 64;
+    call.alignment = static_cast<int64_t>(scratch.alignment);
     kernel->offsets.clear();
     const auto a_size = static_cast<int64_t>(dtype_size(call.a)),
                c_size = static_cast<int64_t>(dtype_size(c));

@@ -121,7 +121,7 @@ class MatMul final : public gpu::LibraryCall {
   }
 
   /// Whether the library has a way.
-  bool choose(size_t workspace) {
+  bool choose(const gpu::MatMulCall& call, size_t workspace) {
     Preference preference;
     TRAINRT_CUBLAS(cublasLtMatmulPreferenceCreate(preference.out()));
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
@@ -132,7 +132,7 @@ class MatMul final : public gpu::LibraryCall {
                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      set(preference, attribute, uint32_t{64});
+      set(preference, attribute, static_cast<uint32_t>(call.alignment));
     }
     int found = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -175,7 +175,7 @@ class Library final : public CublasLt {
 
   std::unique_ptr<gpu::LibraryCall> matmul(const gpu::MatMulCall& call, std::string* why) override {
     auto planned = std::make_unique<MatMul>(handle_, call);
-    if (planned->choose(workspace_)) return planned;
+    if (planned->choose(call, workspace_)) return planned;
     if (why != nullptr) *why = "cuBLASLt has no algorithm for this product";
     return nullptr;
   }

@@ -16,6 +16,7 @@ DEVICE_FILES = [
     "pool",
     "product",
     "random",
+    "recurrent",
     "reduce",
     "scan",
     "softmax",
