@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "tests/models/where.h"
 #include "trainrt/data.h"
 #include "trainrt/module.h"
 #include "trainrt/trainer.h"
@@ -92,7 +92,7 @@ constexpr Mode kFloat32{};
 constexpr Mode kBFloat16{DType::kFloat32, Precision::kBFloat16, 2e-2, 5e-2, 0};
 
 Module load(const Model& model, const Mode& mode) {
-  ModuleOptions options;
+  ModuleOptions options = testing::starting_options();
   options.dtype = mode.dtype;
   options.precision = mode.precision;
   options.batch_norm = model.batch_norm;
@@ -161,7 +161,7 @@ TensorMap map_of(const Outputs& outputs) { return {outputs.begin(), outputs.end(
 /// Losses of five steps, then all state, in float32.
 std::pair<std::vector<double>, StateDict> train(const Model& model, size_t budget,
                                                 PlanStats* plan) {
-  ModuleOptions options;
+  ModuleOptions options = testing::starting_options();
   options.batch_norm = model.batch_norm;
   options.memory_budget = budget;
   const Module module(path_of(model, ".onnx"), options);
@@ -282,7 +282,7 @@ void check_export(const Model& model) {
       (folder != nullptr ? std::filesystem::path(folder) : std::filesystem::temp_directory_path()) /
       ("trained_" + model.name + ".onnx");
   const TensorMap arrays = load_npz(path_of(model, ".npz"));
-  const Module module(source);
+  const Module module(source, testing::starting_options());
   Trainer trainer = trainer_of(module, model, "adamw", kAdamwRate);
   for (int i = 0; i < 3; ++i) trainer.step(batch_of(arrays));
   module.export_onnx(path);
@@ -297,7 +297,7 @@ void check_export(const Model& model) {
   CHECK((serialized(after.graph().initializer()) != serialized(before.graph().initializer())));
   compare_nodes(after.graph(), before.graph());
 
-  const Module trained(path);
+  const Module trained(path, testing::starting_options());
   Trainer again = trainer_of(trained, model, "adamw", kAdamwRate);
   const Outputs want = trainer.predict(part(arrays, "in/"));
   const Outputs got = again.predict(part(arrays, "in/"));
@@ -328,7 +328,7 @@ const bool kRegistered = [] {
   for (const Model& model : models()) {
     for (const auto& [type, mode] : std::map<std::string, Mode>{
              {"float64", kFloat64}, {"float32", kFloat32}, {"bf16", kBFloat16}}) {
-      if (type == "bf16" && !cpu_runs_bf16()) continue;
+      if (type == "bf16" && !testing::runs_bf16()) continue;
       add(model, type + " gradients", [=] { check_gradients(model, mode); });
       add(model, type + " losses of sgd", [=] { check_losses(model, mode, "sgd", kSgdRate); });
       add(model, type + " losses of adamw",

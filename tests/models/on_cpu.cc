@@ -1,0 +1,9 @@
+#include "kernels/kernel.h"
+#include "tests/models/where.h"
+
+namespace trainrt::testing {
+
+ModuleOptions starting_options() { return {}; }
+bool runs_bf16() { return cpu_runs_bf16(); }
+
+}  // namespace trainrt::testing
