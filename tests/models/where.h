@@ -9,6 +9,12 @@ namespace trainrt::testing {
 /// Options of a module there.
 ModuleOptions starting_options();
 bool runs_bf16();
+/// Whether about everything between products is kept as bfloat16, so that errors are those of
+/// PyTorch's autocast; the CPU keeps less so.
+bool keeps_as_autocast();
+/// How much coarser sums of float32 are than the CPU's, which are in double: it shows in gradients
+/// that vanish, where nothing but the rounding of their terms is left.
+double coarser_sums();
 
 }  // namespace trainrt::testing
 
