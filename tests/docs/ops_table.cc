@@ -69,6 +69,23 @@ std::string onnx_table() {
   return text;
 }
 
+/// CUDA rows of an op, or why there are none.
+std::string cuda_rows(Op op) {
+  std::string text, last;
+  for (const KernelRow& row : cuda_kernels()) {
+    if (row.op != op || row.name == last) continue;
+    text += (text.empty() ? "" : ", ") + std::string(row.name);
+    last = row.name;
+  }
+  if (!text.empty()) return text;
+  if (op == Op::kInput || op == Op::kConstant) return "held";
+  if (is_view(op)) return "view";
+  if (op == Op::kTransfer) return "copy";
+  if (op == Op::kCall || op == Op::kHook) return "none: a function of the program's runs on the CPU";
+  if (op == Op::kNormConv || op == Op::kNormConvGrad) return "none: not made for GPUs";
+  return "none";
+}
+
 std::string row_names(Op op, bool onednn) {
   std::string text;
   for (const KernelRow& row : cpu_kernels()) {
@@ -94,7 +111,7 @@ std::string ir_table() {
              : kind == GradKind::kNone ? "none"
                                        : "refused") +
             " | " + reference + " | " + row_names(op, true) + " | " + row_names(op, false) +
-            " | – |\n";
+            " | " + cuda_rows(op) + " |\n";
   }
   return text;
 }
@@ -275,7 +292,7 @@ std::string ops_table() {
          "What the operators above are lowered to. Every op runs on the reference kernels in "
          "float32 "
          "and float64; a row\nthat does not support a node passes it on to the next. CUDA kernels "
-         "are not there yet.\n\n" +
+         "are written, planned and emulated, and have not\nrun on a GPU yet ([cuda.md](cuda.md)).\n\n" +
          ir_table();
 }
 

@@ -86,10 +86,6 @@ cublasLtEpilogue_t epilogue_of(gpu::Epilogue epilogue) {
   switch (epilogue) {
     case gpu::Epilogue::kBias:
       return CUBLASLT_EPILOGUE_BIAS;
-    case gpu::Epilogue::kRelu:
-      return CUBLASLT_EPILOGUE_RELU;
-    case gpu::Epilogue::kBiasRelu:
-      return CUBLASLT_EPILOGUE_RELU_BIAS;
     case gpu::Epilogue::kBiasGelu:
       return CUBLASLT_EPILOGUE_GELU_BIAS;
     default:
@@ -174,6 +170,10 @@ class Library final : public CublasLt {
   ~Library() override { cublasLtDestroy(handle_); }
 
   std::unique_ptr<gpu::LibraryCall> matmul(const gpu::MatMulCall& call, std::string* why) override {
+    if (call.epilogue == gpu::Epilogue::kRelu || call.epilogue == gpu::Epilogue::kBiasRelu) {
+      if (why != nullptr) *why = "what cuBLASLt's ReLU makes of NaN is not documented";
+      return nullptr;
+    }
     auto planned = std::make_unique<MatMul>(handle_, call);
     if (planned->choose(call, workspace_)) return planned;
     if (why != nullptr) *why = "cuBLASLt has no algorithm for this product";

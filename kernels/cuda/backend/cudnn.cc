@@ -160,6 +160,7 @@ class Library final : public Cudnn {
 
   std::unique_ptr<gpu::LibraryCall> convolution(const gpu::ConvCall& call,
                                                 std::string* why) override {
+    if (call.relu) return refuse("what cuDNN's ReLU makes of NaN is not documented", why);
     return planned(call, key_of(call), why);
   }
 

@@ -18,6 +18,8 @@ struct EmulatedOptions {
   size_t memory_bytes = size_t{8} << 30;
   /// Whether library calls are taken (and run by plain loops); otherwise rows of our own run.
   bool libraries = true;
+  /// Whether generated sources are compiled, so that they can run.
+  bool compile = true;
 };
 
 /// What an emulated device did.

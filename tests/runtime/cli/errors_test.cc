@@ -68,13 +68,37 @@ TEST_CASE("usage errors exit with 2", "[cli]") {
 
 TEST_CASE("options of later versions are refused by name", "[cli]") {
   const Workshop w;
-  const Arguments option = GENERATE(Arguments{"--device", "cuda"}, Arguments{"--log-dir", "logs"},
-                                    Arguments{"--seq-len", "8"});
+  const Arguments option = GENERATE(Arguments{"--log-dir", "logs"}, Arguments{"--seq-len", "8"});
   Arguments all = {"run", w.model};
   all.insert(all.end(), option.begin(), option.end());
   const ProgramResult r = run_trainrt(all);
   CHECK(r.code == 2);
   CHECK_THAT(r.err, ContainsSubstring(option[0]) && ContainsSubstring("not supported"));
+}
+
+TEST_CASE("a device that is not there is refused before anything runs", "[cli]") {
+  const Workshop w;
+  ::setenv("TRAINRT_CUDA_LIBRARY", "/nowhere/libtrainrt_cuda.so", 1);
+  const ProgramResult none = run_trainrt({"run", w.model, "--device", "cuda"});
+  CHECK(none.code == 3);
+  CHECK_THAT(none.err, ContainsSubstring("no CUDA backend") && ContainsSubstring("/nowhere"));
+  const ProgramResult listed = run_trainrt({"devices"});
+  CHECK(listed.code == 0);
+  CHECK_THAT(listed.out, StartsWith("cpu") && ContainsSubstring("cuda  none: "));
+  // Nothing runs, so no device is needed.
+  const ProgramResult checked = run_trainrt({"check", w.model, "--device", "cuda"});
+  CHECK(checked.code == 0);
+  const ProgramResult planned =
+      run_trainrt({"graph", w.model, "--device", "cuda:3", "--stage", "planned"});
+  CHECK(planned.code == 0);
+  CHECK_THAT(planned.out, ContainsSubstring("@cuda:arena") && ContainsSubstring("0 transfers"));
+  ::unsetenv("TRAINRT_CUDA_LIBRARY");
+  const ProgramResult unknown = run_trainrt({"run", w.model, "--device", "tpu"});
+  CHECK(unknown.code == 2);
+  CHECK_THAT(unknown.err, ContainsSubstring("tpu") && ContainsSubstring("cpu, cuda"));
+  const ProgramResult tf32 = run_trainrt({"run", w.model, "--precision", "tf32"});
+  CHECK(tf32.code == 2);
+  CHECK_THAT(tf32.err, ContainsSubstring("for GPUs"));
 }
 
 TEST_CASE("memory budgets that are no sizes are refused", "[cli]") {
