@@ -47,10 +47,12 @@ def measure(name, args):
     torch_runs, ours = {m: [] for m in modes}, []
     for _ in range(args.rounds):
         for mode in modes:
-            torch_mode = mode + ("-bf16" if args.precision == "bf16" else "")
+            torch_mode = mode + ("" if args.precision == "f32" else "-" + args.precision)
+            torch_mode += "-cuda" if args.device.startswith("cuda") else ""
             torch_runs[mode].append(last_json([sys.executable, f"{HERE}/torch_step.py", name, torch_mode, str(args.seconds)]))
         ours.append(last_json([args.trainrt, "bench", path + ".onnx", "--data", path + ".npz", "--batch", "all", "--loss",
-                               "cross_entropy", "--optimizer", "adamw", "--seconds", str(args.seconds), "--precision", args.precision, "--json"]))
+                               "cross_entropy", "--optimizer", "adamw", "--seconds", str(args.seconds), "--precision", args.precision, "--device", args.device,
+                               "--json"]))
     middle = lambda runs, key: statistics.median(r[key] for r in runs)
     best = min(modes, key=lambda m: middle(torch_runs[m], "step_ms"))
     row = {"name": name, "mode": best, "torch_ms": middle(torch_runs[best], "step_ms"), "ms": middle(ours, "step_ms"),
@@ -66,7 +68,9 @@ def main():
     parser.add_argument("--work", default="bench-work", help="folder for the exported models")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--precision", default="f32", choices=["f32", "bf16"])
+    parser.add_argument("--precision", default="f32", choices=["f32", "bf16", "tf32"])
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda[:N] for both")
+    parser.add_argument("--json", help="also writes the rows to this file")
     parser.add_argument("--modes", default="eager,channelslast,compile")
     parser.add_argument("models", nargs="*", help="names; 'sample': twenty others")
     args = parser.parse_args()
@@ -80,13 +84,18 @@ def main():
           "memory: trainrt / PyTorch |")
     print("|---|---|---|---|---|---|---|---|")
     names = [n for given in args.models or models.NAMES for n in (models.SAMPLE if given == "sample" else [given])]
+    rows = []
     for name in names:
         r = measure(name, args)
+        rows.append(r)
         print(f"| {name} | {r['torch_ms']:.1f} ms ({r['mode']}) | {r['ms']:.1f} ms | {r['torch_ms'] / r['ms']:.2f} | "
               f"{r['forward_ms']:.1f} + {r['backward_ms']:.1f} + {r['update_ms']:.1f} ms | {r['plan_ms']:.0f} ms | "
               f"{r['arena_bytes'] / 2**20:.0f} ({r['arena_lower_bound_bytes'] / 2**20:.0f}) MiB | "
               f"{r['step_memory_bytes'] / 2**20:.0f} / {r['torch_mib']:.0f} MiB = "
               f"{r['step_memory_bytes'] / 2**20 / r['torch_mib']:.2f} |", flush=True)
+    if args.json:
+        with open(args.json, "w") as out:
+            json.dump(rows, out, indent=1)
 
 
 main()

@@ -1,6 +1,7 @@
 """Times PyTorch's training step: torch_step.py NAME MODE [SECONDS]; prints one line of JSON.
 
-MODE: eager, channelslast, compile or compile-channelslast, and -bf16 behind it for autocast."""
+MODE: eager, channelslast, compile or compile-channelslast, and -bf16 behind it for autocast; -cuda on a GPU, with -tf32
+where products may be of TF32."""
 import json
 import statistics
 import sys
@@ -15,6 +16,10 @@ name, mode = sys.argv[1], sys.argv[2].split("-")
 seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 5
 module, x, target = models.build(name)
 module.train()
+device = "cuda" if "cuda" in mode else "cpu"
+if device == "cuda":
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = "tf32" in mode
+    module, x, target = module.to(device), x.to(device), target.to(device)
 if "channelslast" in mode and x.dim() == 4:
     module.to(memory_format=torch.channels_last)
     x = x.to(memory_format=torch.channels_last)
@@ -34,7 +39,7 @@ before = status_mib("VmRSS")
 
 def step():
     optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled="bf16" in mode):
+    with torch.autocast(device, dtype=torch.bfloat16, enabled="bf16" in mode):
         y = forward(x)
         loss = F.cross_entropy(y.reshape(-1, y.shape[-1]), target.reshape(-1))
     loss.backward()
@@ -49,4 +54,5 @@ while time.perf_counter() - start < seconds or len(times) < 5:
     begin = time.perf_counter()
     loss = step()
     times.append(1e3 * (time.perf_counter() - begin))
-print(json.dumps({"step_ms": statistics.median(times), "loss": loss, "step_mib": status_mib("VmHWM") - before}))
+mib = torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else status_mib("VmHWM") - before
+print(json.dumps({"step_ms": statistics.median(times), "loss": loss, "step_mib": mib}))

@@ -12,22 +12,22 @@ constexpr size_t kScalars = 1024;  // that wait on the device
 
 }  // namespace
 
-void* StateMirror::address(const Tensor& host) {
+const std::shared_ptr<DeviceMemory>& StateMirror::memory(const Tensor& host) {
   const auto [found, fresh] = by_host_.try_emplace(host.raw(), entries_.size());
   if (fresh) {
-    entries_.push_back({host, DeviceMemory(device_, host.bytes()), false});
-    by_device_.emplace(entries_.back().memory.data(), found->second);
+    entries_.push_back({host, std::make_shared<DeviceMemory>(device_, host.bytes()), false});
+    by_device_.emplace(entries_.back().memory->data(), found->second);
     bytes_ += host.bytes();
     host_is_newer_ = true;
   }
-  return entries_[found->second].memory.data();
+  return entries_[found->second].memory;
 }
 
 void StateMirror::to_device() {
   if (!host_is_newer_) return;
   for (const Entry& e : entries_) {
     // What the device has changed since was on the host before the host could change anything.
-    if (!e.device_is_newer) stream_.copy_to_device(e.memory.data(), e.host.raw(), e.host.bytes());
+    if (!e.device_is_newer) stream_.copy_to_device(e.memory->data(), e.host.raw(), e.host.bytes());
   }
   // The tensors are the program's from here on.
   stream_.synchronize();
@@ -44,7 +44,7 @@ void StateMirror::to_host() {
   if (!device_is_newer_) return;
   for (Entry& e : entries_) {
     if (!e.device_is_newer) continue;
-    stream_.copy_to_host(e.host.raw(), e.memory.data(), e.host.bytes());
+    stream_.copy_to_host(e.host.raw(), e.memory->data(), e.host.bytes());
     e.device_is_newer = false;
   }
   stream_.synchronize();
@@ -68,7 +68,7 @@ void StateMirror::zero(const Tensor& host) {
     return;
   }
   Entry& e = entries_[found->second];
-  stream_.zero(e.memory.data(), e.host.bytes());
+  stream_.zero(e.memory->data(), e.host.bytes());
   e.device_is_newer = true;
   device_is_newer_ = true;
 }

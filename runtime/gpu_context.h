@@ -67,7 +67,9 @@ class StateMirror {
   StateMirror(gpu::Device& device, gpu::Stream& stream) : device_(device), stream_(stream) {}
 
   /// Where the device keeps the tensor; made on first use, with the host's values.
-  void* address(const Tensor& host);
+  void* address(const Tensor& host) { return memory(host)->data(); }
+  /// The same, to keep.
+  const std::shared_ptr<DeviceMemory>& memory(const Tensor& host);
   /// Copies what the host has changed.
   void to_device();
   /// A step has written these addresses.
@@ -85,7 +87,7 @@ class StateMirror {
  private:
   struct Entry {
     Tensor host;
-    DeviceMemory memory;
+    std::shared_ptr<DeviceMemory> memory;
     bool device_is_newer = false;
   };
 
@@ -105,6 +107,7 @@ class GpuContext {
   GpuContext& operator=(const GpuContext&) = delete;
 
   gpu::Device& device() { return *device_; }
+  const std::shared_ptr<gpu::Device>& shared_device() const { return device_; }
   /// Steps run in the first stream; inputs come through the second.
   gpu::Stream& compute() { return *compute_; }
   gpu::Stream& upload() { return *upload_; }

@@ -100,6 +100,10 @@ class Session {
     return gradient_stores_;
   }
   void zero_gradient_stores();
+  /// As old as it may be; undefined when there is none of this name.
+  Tensor stored_buffer(const std::string& name) const {
+    return (stored_ == working() ? buffers_ : stored_buffers_).find(name);
+  }
   /// Moments and averages by name: whether they are there.
   bool has_optimizer_state(const std::string& name) const {
     return optimizer_state_.contains(name);

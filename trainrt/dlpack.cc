@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "trainrt/detail/dlpack_device.h"
+
 namespace trainrt {
 namespace {
 
@@ -152,10 +154,28 @@ struct Borrowed {
   Managed* managed = nullptr;
 };
 
+/// The whole extent of a tensor on a GPU is copied, then what it shows of that.
+Tensor copy_from_device(const DLTensor& t, DType dtype, const Shape& shape) {
+  const auto width = static_cast<int64_t>(dtype_size(dtype));
+  const bool dense = is_row_major(t, shape);
+  int64_t first = 0, last = 0;  // elements before and behind the start
+  for (size_t d = 0; d < shape.size() && !dense; ++d) {
+    const int64_t reach = (shape[d] - 1) * t.strides[d];
+    (reach < 0 ? first : last) += reach;
+  }
+  if (dense) last = element_count(shape) - 1;
+  Tensor extent(DType::kUInt8, {(last - first + 1) * width});
+  copy_from_gpu()(t.device.device_id, extent.raw(),
+                  static_cast<char*>(t.data) + t.byte_offset + first * width, extent.bytes());
+  return copy_of(static_cast<char*>(extent.raw()) - first * width, t, dtype, shape);
+}
+
 template <typename Managed>
 Tensor borrow(Managed* managed, bool read_only, DlpackCopy mode) {
   const DLTensor& t = managed->dl_tensor;
-  if (t.device.device_type != kDLCPU) {
+  const bool on_gpu =
+      t.device.device_type == kDLCUDA && mode != DlpackCopy::kNever && copy_from_gpu() != nullptr;
+  if (t.device.device_type != kDLCPU && !on_gpu) {
     refuse("the tensor is on " + name_of(t.device) + "; copy it to the cpu first");
   }
   const DType dtype = dtype_from(t.dtype);
@@ -167,6 +187,8 @@ Tensor borrow(Managed* managed, bool read_only, DlpackCopy mode) {
   Tensor tensor;
   if (size == 0) {
     tensor = Tensor(dtype, shape);
+  } else if (on_gpu) {
+    tensor = copy_from_device(t, dtype, shape);
   } else {
     char* data = static_cast<char*>(t.data) + t.byte_offset;
     std::string why;
@@ -195,6 +217,11 @@ void check_not_null(const Managed* managed) {
 }
 
 }  // namespace
+
+CopyFromGpu& copy_from_gpu() {
+  static CopyFromGpu copy = nullptr;
+  return copy;
+}
 
 DLManagedTensorVersioned* to_dlpack_versioned(const Tensor& tensor) {
   auto* managed = lend<DLManagedTensorVersioned>(tensor);

@@ -8,6 +8,7 @@
 #define TRAINRT_DLPACK_H_
 
 #include <cstdint>
+#include <string>
 
 #include "trainrt/tensor.h"
 
@@ -34,13 +35,26 @@ enum class DlpackCopy : uint8_t {
 /// when the last tensor that shares the bytes is gone, or at once where they were copied. When it
 /// throws, `managed` is still the caller's.
 ///
-/// Throws Error(kInput) for a null pointer, another major version than 1, a device that is not the
-/// CPU, an element type without a DType (complex, float8, vectors), a malformed shape, and, with
+/// A tensor on an NVIDIA GPU, whose work on it must be done, is copied to the host unless kNever is
+/// given.
+///
+/// Throws Error(kInput) for a null pointer, another major version than 1, a device that is neither
+/// the CPU nor a GPU that this program can use (Error(kUnsupported)), an element type without a DType (complex, float8, vectors), a malformed shape, and, with
 /// kNever, for data that cannot be shared; each names what came. Error(kMemory) for a shape or copy
 /// that is too large. An empty tensor needs no data, and shares none.
 Tensor from_dlpack(DLManagedTensorVersioned* managed, DlpackCopy copy = DlpackCopy::kNever);
 /// Flags are unknown in this form: the data counts as writable.
 Tensor from_dlpack(DLManagedTensor* managed, DlpackCopy copy = DlpackCopy::kNever);
+
+class Module;
+
+/// A parameter or buffer where steps read and update it: on the GPU of a module that is there
+/// (kDLCUDA), otherwise on the host. All work on it is done when this returns. What the receiver
+/// writes counts from the next step on, unless the host reads or writes state in between; the memory
+/// stays, but is no longer the module's, once the module moves to another device or type. Throws
+/// Error(kUsage) for an unknown name, and for values that are stored in another type than they are
+/// computed with.
+DLManagedTensorVersioned* state_to_dlpack(const Module& module, const std::string& name);
 
 }  // namespace trainrt
 

@@ -10,7 +10,11 @@ namespace trainrt {
 /// Asked for by tests of rows that keep values as bfloat16.
 bool cpu_runs_bf16() { return false; }
 
-void check_rows(const RowCase& c, Tolerance tolerance) { check_cuda_rows(c, tolerance); }
+void check_rows(const RowCase& c, Tolerance tolerance) {
+  if (c.op == Op::kConstant) return;  // plans hold them
+  // The CPU adds rows in the reference's order; many rows of one element each are added in parts.
+  check_cuda_rows(c, c.op == Op::kGatherGrad ? kTight : tolerance);
+}
 
 void check_both_types(RowCase c, Tolerance tolerance) { check_cuda_rows(c, tolerance); }
 

@@ -2,7 +2,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
+#include "runtime/gpu_context.h"
 #include "tests/cuda/runtime/gpu_source.h"
+#include "tests/cuda/test_device.h"
 #include "tests/runtime/models.h"
 #include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
@@ -196,6 +198,27 @@ TEST_CASE("memory of the GPU is given back") {
     if (i == 0) after_first = before;
     CHECK(before == after_first);
   }
+}
+
+TEST_CASE("memory stays flat over many sessions") {
+  Module keeper = load(mlp_model(), on_gpu());
+  const std::shared_ptr<gpu::Device> device = find_gpu(0);
+  const int sessions = on_real_device() ? 500 : 20;
+  size_t free_before = 0;
+  for (int i = 0; i < sessions; ++i) {
+    {
+      Module gpu = load(conv_model(), on_gpu());
+      TrainerOptions options;
+      options.losses = {"mean"};
+      Trainer trainer(gpu, options);
+      for (uint64_t k = 0; k < 3; ++k) {
+        trainer.step({{"x", numbers({2, 3, 16, 16}, k, DType::kFloat32)}});
+      }
+    }
+    // The first sessions load libraries and compile.
+    if (i == sessions / 10) free_before = device->free_memory();
+  }
+  CHECK(device->free_memory() + (size_t{16} << 20) >= free_before);
 }
 
 TEST_CASE("options that need a GPU, or none") {
