@@ -16,8 +16,8 @@ constexpr size_t kNameLength = 60;
 constexpr int64_t kPackBytes = 16;
 constexpr int64_t kMaxPack = 8;
 constexpr int64_t kPackedElements = 1024;  // smaller spaces are walked one by one
-constexpr int64_t kBlocks = 1024;          // sums of few results are cut into parts up to here
-constexpr int64_t kPartSteps = 16;         // of a thread, at least
+constexpr int64_t kBlocks = 512;           // sums of few results are cut into parts up to here
+constexpr int64_t kPartSteps = 4;          // of a thread, at least
 
 size_t index_of(int32_t i) { return static_cast<size_t>(i); }
 

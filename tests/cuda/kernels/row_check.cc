@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/infer.h"
 #include "kernels/blocked_view.h"
 #include "tests/cuda/test_device.h"
 
@@ -148,7 +149,11 @@ void check_cuda_rows(const RowCase& c, Tolerance tolerance) {
       }
     }
   }
-  if (!any || std::holds_alternative<CastAttrs>(c.attrs)) return;
+  if (!any || std::holds_alternative<CastAttrs>(c.attrs) ||
+      std::holds_alternative<FillAttrs>(c.attrs)) {
+    return;
+  }
+  if (c.op == Op::kFused) doubles.out = infer_types(c.op, doubles.in, c.attrs);
   for (size_t i = 0; i < doubles.inputs.size(); ++i) {
     doubles.inputs[i] = doubles.inputs[i].to(doubles.in[i].dtype);
   }
