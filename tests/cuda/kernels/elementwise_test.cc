@@ -100,17 +100,18 @@ bool is_exact(Op op) {
 }
 
 /// One program of all variants that take the type (a generated source is compiled in half a
-/// second); $0 is a selector.
+/// second); $0 is a selector, $3 flows into gradients of functions.
 std::string program_of(DType dtype, bool exact) {
   FusedProgram program;
   for (const Variant& v : variants()) {
     const auto types = operands_of(v, dtype);
     if (!types || (is_exact(v.op) || !is_float(dtype)) != exact) continue;
     FusedInstruction i{v.op, v.attrs, {}};
-    int32_t next = 1;
-    for (DType t : *types) {
-      i.operands.push_back({FusedOperand::Kind::kInput, t != dtype ? 0 : next++, 0});
+    int32_t next = v.op == Op::kWhere ? 0 : 1;
+    for (size_t k = 0; k < types->size(); ++k) {
+      i.operands.push_back({FusedOperand::Kind::kInput, next++, 0});
     }
+    if (!is_exact(v.op) && types->size() == 2 && v.op != Op::kPow) i.operands[0].index = 3;
     program.results.push_back(static_cast<int32_t>(program.instructions.size()));
     program.instructions.push_back(std::move(i));
   }
@@ -179,9 +180,10 @@ TEST_CASE("elementwise ops on all pairs of special values on CUDA") {
   for (DType dtype : kTypes) {
     const auto [a, b] = pairs(dtype);
     INFO(dtype_name(dtype));
-    const std::vector<Operand> inputs = {selector(a.shape()), Operand(a), Operand(b)};
+    std::vector<Operand> inputs = {selector(a.shape()), Operand(a), Operand(b)};
     check_cuda_rows({Op::kFused, inputs, FusedAttrs{program_of(dtype, true)}}, kExact);
     if (!is_float(dtype)) continue;
+    inputs.push_back(Operand(a.shape(), dtype, -2, 2));
     check_cuda_rows({Op::kFused, inputs, FusedAttrs{program_of(dtype, false)}}, {1e-5, true});
   }
 }
@@ -190,7 +192,7 @@ TEST_CASE("elementwise functions on random values on CUDA") {
   const std::string program = program_of(DType::kFloat32, false);
   for (double range : {0.01, 1.0, 10.0}) {
     const Operand x({301}, -range, range);
-    check_cuda_rows({Op::kFused, {selector({301}), x, x}, FusedAttrs{program}}, kClose);
+    check_cuda_rows({Op::kFused, {selector({301}), x, x, Shape{301}}, FusedAttrs{program}}, kClose);
   }
 }
 
