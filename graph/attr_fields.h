@@ -143,8 +143,8 @@ inline constexpr auto kFields<RecurrentAttrs> =
 template <>
 inline constexpr auto kFields<LayoutAttrs> = std::tuple(Field{"layout", &LayoutAttrs::layout});
 template <>
-inline constexpr auto kFields<TransferAttrs> =
-    std::tuple(Field{"to_host", &TransferAttrs::to_host});
+inline constexpr auto kFields<TransferAttrs> = std::tuple(Field{"to_host",
+                                                                &TransferAttrs::to_host});
 template <>
 inline constexpr auto kFields<FusedAttrs> = std::tuple(Field{"program", &FusedAttrs::program});
 template <>

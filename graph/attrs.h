@@ -312,8 +312,9 @@ using Attrs =
                  ShapeAttrs, PermAttrs, SliceAttrs, AxisAttrs, SplitAttrs, PadAttrs, TriluAttrs,
                  GatherGradAttrs, GatherNDAttrs, ScatterAttrs, ReduceAttrs, ArgAttrs, CumAttrs,
                  TopKAttrs, MatMulAttrs, ConvAttrs, PoolAttrs, InterpolateAttrs, RoiAttrs,
-                 NormAttrs, NormConvAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs, TransferAttrs,
-                 FusedAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs, CallAttrs>;
+                 NormAttrs, NormConvAttrs, GeluAttrs, AttentionAttrs, RecurrentAttrs, LayoutAttrs,
+                 TransferAttrs, FusedAttrs, LossAttrs, DropoutAttrs, RandomAttrs, OptimizerAttrs,
+                 CallAttrs>;
 
 /// Names of the slots (moments) that an optimizer keeps per parameter, in the order of the inputs
 /// of OptimizerUpdate. The hyper input is float64[2]: learning rate, number of this step (from 1).

@@ -187,8 +187,7 @@ constexpr Row kRows[] = {
     {Op::kSliceGrad, slice_grad}, {Op::kConcat, concat},
     {Op::kSplit, split},          {Op::kPad, pad},
     {Op::kPadGrad, pad_grad},     {Op::kTrilu, trilu},
-    {Op::kReorder, reorder},
-    {Op::kTransfer, transfer},
+    {Op::kReorder, reorder},      {Op::kTransfer, transfer},
 };
 
 }  // namespace

@@ -124,9 +124,9 @@ struct ConvCall {
 
 /// y = softmax(scale q k^T) v by heads. Operands by strides in elements, [batch, heads, tokens,
 /// size], sizes contiguous. Forward: q, k, v to y and log-sums; backward: dy, q, k, v, y, log-sums
-/// to dq, dk, dv. All are of `type` but the log-sums, float32 [batch, heads, queries] row-major: the
-/// natural logarithm of the sum of e^score, scores scaled. `causal`: query i sees keys up to
-/// i + keys - queries.
+/// to dq, dk, dv. All are of `type` but the log-sums, float32 [batch, heads, queries] row-major:
+/// the natural logarithm of the sum of e^score, scores scaled. `causal`: query i sees keys up to i
+/// + keys - queries.
 struct AttentionCall {
   struct Operand {
     int64_t batch = 0, head = 0, token = 0;  // strides

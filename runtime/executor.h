@@ -16,8 +16,8 @@ namespace trainrt {
 /// Neither allocates nor looks anything up while running, unless the arena has moved since the last
 /// run. One thread at a time.
 ///
-/// A plan for a GPU runs behind the caller's back: run() gives the work to the context's stream, and
-/// what reads its results waits (Plan::output). Steps that do without the host are recorded in
+/// A plan for a GPU runs behind the caller's back: run() gives the work to the context's stream,
+/// and what reads its results waits (Plan::output). Steps that do without the host are recorded in
 /// their second run and are one piece of work from then on. With an observer or the check for NaN
 /// every step is waited for.
 class Executor {

@@ -9,9 +9,9 @@
 
 namespace trainrt {
 
-/// A step's inputs are written to staging memory, copied in one piece by the upload stream to one of
-/// two landing places while the step before may still run, and from there to where its kernels read
-/// them. Book everything, then allocate().
+/// A step's inputs are written to staging memory, copied in one piece by the upload stream to one
+/// of two landing places while the step before may still run, and from there to where its kernels
+/// read them. Book everything, then allocate().
 class GpuBuffers {
  public:
   explicit GpuBuffers(std::shared_ptr<GpuContext> context) : context_(std::move(context)) {}

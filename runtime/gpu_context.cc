@@ -131,8 +131,9 @@ void GpuContext::finish() {
     if (step - it->first < it->second.count) node = it->second.describe(step - it->first);
   }
   throw Error(ErrorCode::kRuntime,
-              node + ": an index in its inputs is out of range (found on the GPU, after steps that "
-                     "were on their way may have run)");
+              node +
+                  ": an index in its inputs is out of range (found on the GPU, after steps that "
+                  "were on their way may have run)");
 }
 
 ScalarLog::ScalarLog(std::shared_ptr<GpuContext> context)

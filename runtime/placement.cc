@@ -152,9 +152,9 @@ void verify_sides(const Graph& graph, const std::vector<Side>& sides) {
                     describe(graph, NodeId{i}) + " goes to the side it is on");
     }
     for (ValueId v : node.inputs) {
-      TRAINRT_CHECK(sides[at(graph.value(v).producer.index)] == wanted,
-                    describe(graph, NodeId{i}) + " reads %" + std::to_string(v.index) +
-                        " of the other side");
+      TRAINRT_CHECK(
+          sides[at(graph.value(v).producer.index)] == wanted,
+          describe(graph, NodeId{i}) + " reads %" + std::to_string(v.index) + " of the other side");
     }
   }
 }

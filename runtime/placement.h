@@ -26,8 +26,8 @@ struct Placement {
 Placement assign_sides(Graph& graph, const RowTable& device, const RowTable* host,
                        Diagnostics& problems);
 
-/// Throws Error(kInternal) unless every node reads values of its own side, and Transfer nodes of the
-/// other.
+/// Throws Error(kInternal) unless every node reads values of its own side, and Transfer nodes of
+/// the other.
 void verify_sides(const Graph& graph, const std::vector<Side>& sides);
 
 }  // namespace trainrt

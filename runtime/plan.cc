@@ -63,8 +63,8 @@ Ordered order(Graph& graph, const PlanOptions& options) {
   Ordered result;
   if (options.gpu) {
     const RowTable host(options.gpu->fallback);
-    Placement placement = assign_sides(
-        graph, table, options.gpu->fallback.empty() ? nullptr : &host, problems);
+    Placement placement =
+        assign_sides(graph, table, options.gpu->fallback.empty() ? nullptr : &host, problems);
     result.rows = std::move(placement.rows);
     result.sides = std::move(placement.sides);
     verify_sides(graph, result.sides);
@@ -321,8 +321,8 @@ void Plan::make_blocks(const StateLookup& state, const std::vector<Side>& sides)
         }
       } else if (gpu_ != nullptr && on_device(b)) {
         block_address[b] = gpu_->input(booked[b]);
-        tensor = Tensor::view(gpu_->staging(booked[b]), attrs.dtype, attrs.shape,
-                              gpu_->staging_owner());
+        tensor =
+            Tensor::view(gpu_->staging(booked[b]), attrs.dtype, attrs.shape, gpu_->staging_owner());
       } else {
         tensor = Tensor(attrs.dtype, attrs.shape);
       }
@@ -481,16 +481,15 @@ std::string Plan::text() const {
       text += "    refused by " + std::string(r.row) + ": " + r.reason + "\n";
     }
   }
-  text += "arena " + std::to_string(arena_bytes_) + " bytes, lower bound " +
-          std::to_string(lower_bound_) +
-          (host_arena_bytes_ == 0
-               ? std::string()
-               : "; on the host " + std::to_string(host_arena_bytes_) + " bytes") +
-          "; fixed " + std::to_string(fixed_bytes_) + " bytes; " +
-          std::to_string(flops_) + " flops; " +
-          std::to_string(std::count_if(graph_.nodes().begin(), graph_.nodes().end(),
-                                       [](const Node& n) { return n.op == Op::kReorder; })) +
-          " reorders" + transfer_text() + "\n";
+  text +=
+      "arena " + std::to_string(arena_bytes_) + " bytes, lower bound " +
+      std::to_string(lower_bound_) +
+      (host_arena_bytes_ == 0 ? std::string()
+                              : "; on the host " + std::to_string(host_arena_bytes_) + " bytes") +
+      "; fixed " + std::to_string(fixed_bytes_) + " bytes; " + std::to_string(flops_) + " flops; " +
+      std::to_string(std::count_if(graph_.nodes().begin(), graph_.nodes().end(),
+                                   [](const Node& n) { return n.op == Op::kReorder; })) +
+      " reorders" + transfer_text() + "\n";
   return text;
 }
 

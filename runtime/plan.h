@@ -127,8 +127,8 @@ class Plan {
   std::vector<Side> sides_;  // by NodeId; empty for plans on the CPU
   Schedule schedule_;
   std::vector<PlanStep> steps_;
-  std::vector<Tensor> keep_;          // constants, inputs, outputs and state
-  std::vector<Tensor> value_tensor_;  // by ValueId; defined for values at fixed addresses
+  std::vector<Tensor> keep_;              // constants, inputs, outputs and state
+  std::vector<Tensor> value_tensor_;      // by ValueId; defined for values at fixed addresses
   std::vector<std::byte*> device_value_;  // by ValueId; likewise on the device
   std::vector<size_t> block_offset_;
   std::shared_ptr<GpuBuffers> gpu_;

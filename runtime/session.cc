@@ -70,8 +70,9 @@ Session::Session(OnnxModel model, const ModuleOptions& options)
                                        std::string(dtype_name(options.dtype)));
   }
   if (options.device.type != DeviceType::kCpu && options.device.type != DeviceType::kCuda) {
-    throw Error(ErrorCode::kUnsupported, "no build of trainrt runs on " +
-                                             to_string(options.device) + ": devices are cpu and cuda");
+    throw Error(
+        ErrorCode::kUnsupported,
+        "no build of trainrt runs on " + to_string(options.device) + ": devices are cpu and cuda");
   }
   if (on_gpu() && options.backend == Backend::kReference) {
     throw Error(ErrorCode::kUsage, "the reference kernels run on the CPU only");
@@ -320,10 +321,9 @@ PlanOptions Session::plan_options(const StepSpec& spec) const {
   PlanOptions options = host_plan_options(spec);
   if (!on_gpu()) return options;
   options.kernels = kernels();
-  options.gpu = GpuTarget{gpu_,
-                          options_.allow_cpu_fallback ? host_kernels() : KernelLists(),
-                          options_.precision == Precision::kTf32 ? gpu::Products::kTf32
-                                                                 : gpu::Products::kFloat32};
+  options.gpu = GpuTarget{
+      gpu_, options_.allow_cpu_fallback ? host_kernels() : KernelLists(),
+      options_.precision == Precision::kTf32 ? gpu::Products::kTf32 : gpu::Products::kFloat32};
   if (gpu_ != nullptr) {
     options.bytes_in_use = 0;
     options.memory_limit =
@@ -432,8 +432,8 @@ std::vector<std::string> Session::check(const StepSpec& spec, Batch& batch, Diag
   if (problems.empty()) {
     if (on_gpu()) {
       const RowTable host(host_kernels());
-      assign_sides(built.graph, RowTable(kernels()),
-                   options_.allow_cpu_fallback ? &host : nullptr, problems);
+      assign_sides(built.graph, RowTable(kernels()), options_.allow_cpu_fallback ? &host : nullptr,
+                   problems);
     } else {
       partition(built.graph, kernels(), problems);
     }

@@ -253,7 +253,7 @@ class Session {
   std::map<std::string, size_t> by_name_, by_original_;
   Store parameter_store_, buffers_, given_gradients_;
   mutable Store optimizer_state_, gradient_stores_;
-  std::shared_ptr<GpuContext> gpu_;  // outlives the plans
+  std::shared_ptr<GpuContext> gpu_;           // outlives the plans
   Store stored_parameters_, stored_buffers_;  // when stored_ is not the working type
   std::set<std::string> registered_buffers_;
   std::vector<LossSpec> attached_losses_;

@@ -291,8 +291,8 @@ void Session::reserve(const Plan& plan) {
     return;
   }
   if (gpu_ == nullptr) {
-    throw Error(ErrorCode::kUsage, "the option plan_only is set: no step can run on " +
-                                       to_string(options_.device));
+    throw Error(ErrorCode::kUsage,
+                "the option plan_only is set: no step can run on " + to_string(options_.device));
   }
   gpu_->reserve(plan.arena_bytes());
   gpu_->reserve_host(plan.host_arena_bytes());

@@ -39,9 +39,10 @@ enum class DlpackCopy : uint8_t {
 /// given.
 ///
 /// Throws Error(kInput) for a null pointer, another major version than 1, a device that is neither
-/// the CPU nor a GPU that this program can use (Error(kUnsupported)), an element type without a DType (complex, float8, vectors), a malformed shape, and, with
-/// kNever, for data that cannot be shared; each names what came. Error(kMemory) for a shape or copy
-/// that is too large. An empty tensor needs no data, and shares none.
+/// the CPU nor a GPU that this program can use (Error(kUnsupported)), an element type without a
+/// DType (complex, float8, vectors), a malformed shape, and, with kNever, for data that cannot be
+/// shared; each names what came. Error(kMemory) for a shape or copy that is too large. An empty
+/// tensor needs no data, and shares none.
 Tensor from_dlpack(DLManagedTensorVersioned* managed, DlpackCopy copy = DlpackCopy::kNever);
 /// Flags are unknown in this form: the data counts as writable.
 Tensor from_dlpack(DLManagedTensor* managed, DlpackCopy copy = DlpackCopy::kNever);
@@ -50,10 +51,10 @@ class Module;
 
 /// A parameter or buffer where steps read and update it: on the GPU of a module that is there
 /// (kDLCUDA), otherwise on the host. All work on it is done when this returns. What the receiver
-/// writes counts from the next step on, unless the host reads or writes state in between; the memory
-/// stays, but is no longer the module's, once the module moves to another device or type. Throws
-/// Error(kUsage) for an unknown name, and for values that are stored in another type than they are
-/// computed with.
+/// writes counts from the next step on, unless the host reads or writes state in between; the
+/// memory stays, but is no longer the module's, once the module moves to another device or type.
+/// Throws Error(kUsage) for an unknown name, and for values that are stored in another type than
+/// they are computed with.
 DLManagedTensorVersioned* state_to_dlpack(const Module& module, const std::string& name);
 
 }  // namespace trainrt

@@ -69,8 +69,8 @@ struct ModuleOptions {
   uint64_t seed = 0;
   int threads = 0;  // 0: all cores
   Backend backend = Backend::kAuto;
-  /// Where steps run: the CPU or an NVIDIA GPU. For a GPU throws Error(kUnsupported) that says which
-  /// of the CUDA backend, its libraries, the driver and the device is missing (docs/cuda.md).
+  /// Where steps run: the CPU or an NVIDIA GPU. For a GPU throws Error(kUnsupported) that says
+  /// which of the CUDA backend, its libraries, the driver and the device is missing (docs/cuda.md).
   Device device;
   /// Nodes that no kernel for GPUs takes run on the CPU, with copies to and fro. Without it a model
   /// that has such nodes is refused with the list of them.

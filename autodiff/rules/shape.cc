@@ -230,7 +230,8 @@ constexpr GradRow kRows[] = {
     {Op::kPad, pad_grad},
     {Op::kPadGrad, pad_grad_grad},
     {Op::kTrilu, trilu_grad},
-    {Op::kReorder, nullptr, GradKind::kUnsupported},  // layouts come after differentiation
+    {Op::kReorder, nullptr, GradKind::kUnsupported},   // layouts and devices come after
+    {Op::kTransfer, nullptr, GradKind::kUnsupported},  // differentiation
     {Op::kGather, gather_grad, GradKind::kRule, kIndices},
     {Op::kGatherGrad, gather_grad_grad, GradKind::kRule, kIndices},
     {Op::kGatherElements, gather_elements_grad, GradKind::kRule, kIndices},

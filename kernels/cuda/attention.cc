@@ -1,5 +1,5 @@
-// Attention and its gradient: by cuDNN where everything is kept as bfloat16, otherwise by kernels of
-// our own, which like cuDNN's keep no matrix of scores.
+// Attention and its gradient: by cuDNN where everything is kept as bfloat16, otherwise by kernels
+// of our own, which like cuDNN's keep no matrix of scores.
 #include "graph/attention.h"
 
 #include <optional>
@@ -31,9 +31,7 @@ struct Parts {
     return attrs.packed ? static_cast<int64_t>(part) * n.heads * n.size : 0;
   }
   HeadStrides strides(size_t part) const {
-    return part == 0   ? n.q_strides(attrs)
-           : part == 1 ? n.k_strides(attrs)
-                       : n.v_strides(attrs);
+    return part == 0 ? n.q_strides(attrs) : part == 1 ? n.k_strides(attrs) : n.v_strides(attrs);
   }
 };
 
@@ -213,20 +211,20 @@ std::unique_ptr<Kernel> plan_library(const NodeView& node, Scratch& scratch) {
   const auto at = [](void* data, const HeadRows& rows) -> void* {
     return static_cast<std::byte*>(data) + rows.first * 2;  // of two bytes each
   };
-  return make_kernel([=, gradient = parts.gradient,
-                      packed = parts.attrs.packed](const KernelArgs& k) {
-    const AttentionArguments a = placed(args, k, gradient, packed, false);
-    if (!gradient) {
-      const void* in[] = {at(a.q.data, a.q), at(a.k.data, a.k), at(a.v.data, a.v)};
-      void* out[] = {a.y.data, a.log_sums};
-      planned->run(*k.stream, in, out, k.scratch);
-      return;
-    }
-    const void* in[] = {a.dy.data,          at(a.q.data, a.q), at(a.k.data, a.k),
-                        at(a.v.data, a.v), a.y.data,          a.log_sums};
-    void* out[] = {at(a.dq.data, a.dq), at(a.dk.data, a.dk), at(a.dv.data, a.dv)};
-    planned->run(*k.stream, in, out, k.scratch);
-  });
+  return make_kernel(
+      [=, gradient = parts.gradient, packed = parts.attrs.packed](const KernelArgs& k) {
+        const AttentionArguments a = placed(args, k, gradient, packed, false);
+        if (!gradient) {
+          const void* in[] = {at(a.q.data, a.q), at(a.k.data, a.k), at(a.v.data, a.v)};
+          void* out[] = {a.y.data, a.log_sums};
+          planned->run(*k.stream, in, out, k.scratch);
+          return;
+        }
+        const void* in[] = {a.dy.data,         at(a.q.data, a.q), at(a.k.data, a.k),
+                            at(a.v.data, a.v), a.y.data,          a.log_sums};
+        void* out[] = {at(a.dq.data, a.dq), at(a.dk.data, a.dk), at(a.dv.data, a.dv)};
+        planned->run(*k.stream, in, out, k.scratch);
+      });
 }
 
 constexpr KernelRow kRows[] = {

@@ -16,8 +16,8 @@ constexpr size_t kNameLength = 60;
 constexpr int64_t kPackBytes = 16;
 constexpr int64_t kMaxPack = 8;
 constexpr int64_t kPackedElements = 1024;  // smaller spaces are walked one by one
-constexpr int64_t kBlocks = 1024;          // sums of few results are cut into parts up to here
-constexpr int64_t kPartSteps = 16;         // of a thread, at least
+constexpr int64_t kBlocks = 512;           // sums of few results are cut into parts up to here
+constexpr int64_t kPartSteps = 4;          // of a thread, at least
 
 size_t index_of(int32_t i) { return static_cast<size_t>(i); }
 
@@ -223,8 +223,8 @@ class KernelWriter {
         stores += indent + "*reinterpret_cast<" + pack(dtype) + "*>(args.y" + number +
                   (at.empty() ? "" : " + " + at) + ") = q" + number + ";\n";
       } else {
-        stores += indent + "args.y" + number + "[" + (at.empty() ? "0" : at) + "] = " + value +
-                  ";\n";
+        stores +=
+            indent + "args.y" + number + "[" + (at.empty() ? "0" : at) + "] = " + value + ";\n";
       }
     }
     for (size_t n = 0; n < sums_.size(); ++n) {
@@ -271,8 +271,8 @@ class KernelWriter {
       lanes = std::min<int64_t>(32, power_of_two_from(div_up(reduced, 4)));
     }
     const int64_t results = kThreads / lanes, tiles = div_up(kept, results);
-    int64_t parts = std::clamp<int64_t>(
-        std::min(kBlocks / tiles, reduced / (lanes * kPartSteps)), 1, kBlocks);
+    int64_t parts =
+        std::clamp<int64_t>(std::min(kBlocks / tiles, reduced / (lanes * kPartSteps)), 1, kBlocks);
     const int64_t part = div_up(div_up(reduced, parts), lanes) * lanes;
     parts = div_up(reduced, part);
 
@@ -280,18 +280,19 @@ class KernelWriter {
     const std::string text = body("        ", width, {&o, &r});
     const auto constant = [&](int64_t n) { return o.constant(n); };
     const std::string lane = "threadIdx.x % ", group = "threadIdx.x / ";
-    code_ += "  const u32 row = " +
-             (rows ? group + std::to_string(lanes) : lane + std::to_string(results)) +
-             "u, lane = " + (rows ? lane + std::to_string(lanes) : group + std::to_string(results)) +
-             "u;\n";
+    code_ +=
+        "  const u32 row = " +
+        (rows ? group + std::to_string(lanes) : lane + std::to_string(results)) +
+        "u, lane = " + (rows ? lane + std::to_string(lanes) : group + std::to_string(results)) +
+        "u;\n";
     code_ += "  for (" + index_ + " task = blockIdx.x; task < " + constant(tiles * parts) +
              "; task += gridDim.x) {\n";
     code_ += "    const " + index_ + " o = task" + (parts > 1 ? " % " + constant(tiles) : "") +
              " * " + constant(results) + " + row;\n";
     if (parts > 1) code_ += "    const " + index_ + " part = task / " + constant(tiles) + ";\n";
     for (size_t n = 0; n < sums_.size(); ++n) {
-      code_ += "    " + std::string(accumulator(sum_type(n))) + " s" + std::to_string(n) +
-               " = 0;\n";
+      code_ +=
+          "    " + std::string(accumulator(sum_type(n))) + " s" + std::to_string(n) + " = 0;\n";
     }
     code_ += "    if (o < " + constant(kept) + ") {\n" + o.declarations("      ");
     std::string end = constant(reduced), begin = "lane";
@@ -302,8 +303,9 @@ class KernelWriter {
       end = "end";
       begin = "begin + lane";
     }
-    code_ += "      for (" + index_ + " r = " + begin + "; r < " + end + "; r += " +
-             constant(lanes) + ") {\n" + r.declarations("        ") + text + "      }\n    }\n";
+    code_ += "      for (" + index_ + " r = " + begin + "; r < " + end +
+             "; r += " + constant(lanes) + ") {\n" + r.declarations("        ") + text +
+             "      }\n    }\n";
     for (size_t n = 0; n < sums_.size(); ++n) {
       const std::string s = "s" + std::to_string(n), zero = std::string(accumulator(sum_type(n)));
       if (lanes == 1) continue;
@@ -385,8 +387,8 @@ Support takes_program(const ProgramView& view) {
                                             : types.instructions[index].dtype);
     }
     const DType type = types.instructions[i].dtype;
-    Support s = has_expression(instruction.op == Op::kReduceSum ? Op::kIdentity : instruction.op,
-                               in, type);
+    Support s =
+        has_expression(instruction.op == Op::kReduceSum ? Op::kIdentity : instruction.op, in, type);
     if (!s.ok) return s;
   }
   return Support::yes();

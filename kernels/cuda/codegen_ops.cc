@@ -111,7 +111,8 @@ template <typename T>
 std::string float_literal(T value) {
   constexpr bool kSingle = sizeof(T) == 4;
   if (!std::isfinite(value)) {
-    if constexpr (kSingle) return "bits_to_float(" + hexadecimal(std::bit_cast<uint32_t>(value)) + "u)";
+    if constexpr (kSingle)
+      return "bits_to_float(" + hexadecimal(std::bit_cast<uint32_t>(value)) + "u)";
     if constexpr (!kSingle) {
       return "bit_cast<double>(" + hexadecimal(std::bit_cast<uint64_t>(value)) + "ull)";
     }

@@ -24,7 +24,8 @@ class ProgramKernel final : public Kernel {
     for (const PartialSum& s : generated.partial_sums) {
       sums_.push_back({function_for(scratch, node.outputs[s.output].dtype), s});
     }
-    for (size_t output : generated.zeroed) zeroed_.push_back({output, node.outputs[output].bytes()});
+    for (size_t output : generated.zeroed)
+      zeroed_.push_back({output, node.outputs[output].bytes()});
   }
 
   void run(const KernelArgs& args) const override {

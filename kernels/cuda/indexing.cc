@@ -151,8 +151,8 @@ std::unique_ptr<Kernel> plan_last(const Scatter& s, int64_t element, size_t data
                                   Scratch& scratch) {
   const KeysArguments keys = keys_arguments(s);
   const int64_t unit = unit_of({s.row * element}), row = s.row * element / unit;
-  const ScatterLastArguments last{nullptr,     nullptr, nullptr,      nullptr,
-                                  s.n * row,   row,     divisor(row), keys.none};
+  const ScatterLastArguments last{nullptr,   nullptr, nullptr,      nullptr,
+                                  s.n * row, row,     divisor(row), keys.none};
   const size_t key_at = book(scratch, static_cast<size_t>(s.n) * sizeof(unsigned));
   const size_t last_bytes = static_cast<size_t>(s.size) * sizeof(int);
   const size_t last_at = book(scratch, last_bytes);

@@ -84,18 +84,18 @@ std::unique_ptr<Kernel> plan_interpolate(const NodeView& node, Scratch& scratch)
     index = table(t.index);
     weight = table(t.weight);
   }
-  return make_kernel([shaped, start, index, weight, size = node.outputs[0].size(),
-                      f = function(scratch, "interpolate", computed(node.outputs[0]).dtype)](
-                         const KernelArgs& k) {
-    if (size == 0) return;
-    InterpolateArguments args = shaped;
-    args.x = k.in[0];
-    args.out = k.out[0];
-    args.start = static_cast<const long long*>(start->data());
-    args.index = static_cast<const long long*>(index->data());
-    args.weight = static_cast<const double*>(weight->data());
-    k.stream->launch(f, blocks_for(size), kThreads, args);
-  });
+  return make_kernel(
+      [shaped, start, index, weight, size = node.outputs[0].size(),
+       f = function(scratch, "interpolate", computed(node.outputs[0]).dtype)](const KernelArgs& k) {
+        if (size == 0) return;
+        InterpolateArguments args = shaped;
+        args.x = k.in[0];
+        args.out = k.out[0];
+        args.start = static_cast<const long long*>(start->data());
+        args.index = static_cast<const long long*>(index->data());
+        args.weight = static_cast<const double*>(weight->data());
+        k.stream->launch(f, blocks_for(size), kThreads, args);
+      });
 }
 
 constexpr KernelRow kRows[] = {

@@ -18,9 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr char kName[] = "libtrainrt_cuda.so";
 
-[[noreturn]] void missing(const std::string& what) {
-  throw Error(ErrorCode::kUnsupported, what);
-}
+[[noreturn]] void missing(const std::string& what) { throw Error(ErrorCode::kUnsupported, what); }
 
 /// The folder of the program or library that has this function.
 fs::path own_folder() {

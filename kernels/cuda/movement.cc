@@ -144,8 +144,7 @@ std::vector<PadAxis> pad_axes(const PadAttrs& attrs, const Shape& whole, const S
     axis.padded = padded[d];
     axis.before = std::max<int64_t>(0, attrs.before[d]);
     axis.crop = std::max<int64_t>(0, -attrs.before[d]);
-    axis.kept =
-        std::max<int64_t>(0, whole[d] - axis.crop - std::max<int64_t>(0, -attrs.after[d]));
+    axis.kept = std::max<int64_t>(0, whole[d] - axis.crop - std::max<int64_t>(0, -attrs.after[d]));
     if (fill && reverse) {  // what padding adds is cropped, and the other way round
       std::swap(axis.whole, axis.padded);
       std::swap(axis.before, axis.crop);
@@ -185,8 +184,8 @@ std::unique_ptr<Kernel> launch_pad(const PadArguments& args, const gpu::Function
 std::unique_ptr<Kernel> plan_window(std::vector<PadAxis> axes, Border border, uint64_t fill,
                                     int64_t element, Scratch& scratch) {
   int64_t unit = element;
-  const bool untouched =
-      !axes.empty() && axes.back().kept == axes.back().padded && axes.back().kept == axes.back().whole;
+  const bool untouched = !axes.empty() && axes.back().kept == axes.back().padded &&
+                         axes.back().kept == axes.back().whole;
   if (!axes.empty() && (border == Border::kFill || untouched)) {
     PadAxis& last = axes.back();
     unit = unit_of({last.padded * element, last.before * element, last.kept * element,
@@ -227,9 +226,9 @@ std::unique_ptr<Kernel> plan_pad(const NodeView& node, Scratch& scratch) {
     std::memcpy(reinterpret_cast<char*>(&fill) + at, value.raw(), bytes);
   }
   const Border border = border_of(attrs.mode);
-  return plan_window(pad_axes(attrs, node.inputs[0].shape, node.outputs[0].shape, false,
-                              border == Border::kFill),
-                     border, fill, static_cast<int64_t>(bytes), scratch);
+  return plan_window(
+      pad_axes(attrs, node.inputs[0].shape, node.outputs[0].shape, false, border == Border::kFill),
+      border, fill, static_cast<int64_t>(bytes), scratch);
 }
 
 Support takes_pad_grad(const NodeView& node) {
@@ -247,8 +246,8 @@ std::unique_ptr<Kernel> plan_pad_grad(const NodeView& node, Scratch& scratch) {
   PadArguments args{};
   args.border = border;
   set_axes(args, axes, true);
-  return launch_pad(args, function(scratch, is_far(args.count) ? "fold_far" : "fold",
-                                   node.outputs[0].dtype));
+  return launch_pad(
+      args, function(scratch, is_far(args.count) ? "fold_far" : "fold", node.outputs[0].dtype));
 }
 
 /// A slice without gaps is what constant padding keeps.
@@ -332,10 +331,9 @@ std::unique_ptr<Kernel> plan_trilu(const NodeView& node, Scratch& scratch) {
   const TriluAttrs& attrs = node.attr<TriluAttrs>();
   const TensorType& y = node.outputs[0];
   const int64_t rows = y.shape[y.shape.size() - 2], columns = y.shape.back();
-  const TriluArguments args{nullptr, nullptr,       y.size(),         rows,        columns,
+  const TriluArguments args{nullptr, nullptr,       y.size(),         rows,       columns,
                             attrs.k, divisor(rows), divisor(columns), attrs.upper};
-  const gpu::Function* f =
-      function_by_size(scratch, "trilu", element_bytes(y), is_far(args.count));
+  const gpu::Function* f = function_by_size(scratch, "trilu", element_bytes(y), is_far(args.count));
   return make_kernel([=](const KernelArgs& k) {
     if (args.count == 0) return;
     TriluArguments a = args;

@@ -124,9 +124,9 @@ Support takes_library(const NodeView& node) {
 std::unique_ptr<Kernel> plan_library(const NodeView& node, Scratch& scratch) {
   const PoolAttrs& a = node.attr<PoolAttrs>();
   gpu::PoolCall call;
-  call.kind = node.op == Op::kMaxPool  ? gpu::PoolKind::kMax
-              : a.count_include_pad ? gpu::PoolKind::kAverageWithPads
-                                    : gpu::PoolKind::kAverage;
+  call.kind = node.op == Op::kMaxPool ? gpu::PoolKind::kMax
+              : a.count_include_pad   ? gpu::PoolKind::kAverageWithPads
+                                      : gpu::PoolKind::kAverage;
   call.backward = is_gradient(node.op);
   call.x = input_shape(node);
   call.y = call.backward ? node.inputs[0].shape : node.outputs[0].shape;

@@ -273,8 +273,7 @@ std::unique_ptr<Kernel> plan_gru_grad(const NodeView& node, Scratch& scratch) {
     l.gather_before(k, k.input<char>(2), k.input<char>(3), before);
     char* dr = k.output<char>(1);
     weights_zr.run(k, d_zr, before, dr);
-    weights_n.run(k, d_n, l.linear ? before : q,
-                  dr + static_cast<size_t>(2 * h * h) * l.element);
+    weights_n.run(k, d_n, l.linear ? before : q, dr + static_cast<size_t>(2 * h * h) * l.element);
     bias_zr.run(k, d_zr, nullptr, k.out[2]);
     bias_n.run(k, d_n, nullptr, k.output<char>(2) + static_cast<size_t>(2 * h) * l.element);
   });

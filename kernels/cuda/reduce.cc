@@ -91,12 +91,12 @@ std::unique_ptr<Kernel> plan_over(const NodeView& node, const std::vector<int64_
   args.along = k.sizes.empty() || (!r.sizes.empty() && r.strides[0].back() == 1);
   share_out(args, k.sizes.empty() ? 1 : k.sizes.back());
   const size_t partials =
-      args.parts == 1 ? 0
-                      : book(scratch, static_cast<size_t>(args.parts * args.results) *
-                                          accumulator_bytes(node));
+      args.parts == 1
+          ? 0
+          : book(scratch, static_cast<size_t>(args.parts * args.results) * accumulator_bytes(node));
   const std::string name(function_name(node.op));
-  const bool floats = x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64 ||
-                      x.dtype == DType::kBFloat16;
+  const bool floats =
+      x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64 || x.dtype == DType::kBFloat16;
   const bool far = !floats || is_far(args.results) || is_far(args.count);
   const gpu::Function* f = function(scratch, far ? name + "_far" : name, x.dtype);
   const gpu::Function* finish = function(scratch, name + "_finish", x.dtype);

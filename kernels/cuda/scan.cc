@@ -29,8 +29,7 @@ std::unique_ptr<Kernel> plan_cum(const NodeView& node, Scratch& scratch) {
   args.chunk = std::max<int64_t>(1, (args.size + args.chunks - 1) / args.chunks);
   args.chunks = std::max<int64_t>(1, (args.size + args.chunk - 1) / args.chunk);
   const size_t totals =
-      args.chunks == 1 ? 0
-                       : book(scratch, static_cast<size_t>(args.rows * args.chunks) * 8);
+      args.chunks == 1 ? 0 : book(scratch, static_cast<size_t>(args.rows * args.chunks) * 8);
   const std::string name = node.op == Op::kCumSum ? "cum_sum" : "cum_prod";
   const DType type = node.outputs[0].dtype;
   const gpu::Function* add = function(scratch, name + "_totals", type);
@@ -41,7 +40,9 @@ std::unique_ptr<Kernel> plan_cum(const NodeView& node, Scratch& scratch) {
     a.in = k.in[0];
     a.out = k.out[0];
     a.totals = scratch_at<void>(k, totals);
-    const auto grid = [&](int64_t tasks) { return a.blocks ? blocks_of(tasks) : blocks_for(tasks); };
+    const auto grid = [&](int64_t tasks) {
+      return a.blocks ? blocks_of(tasks) : blocks_for(tasks);
+    };
     if (a.chunks > 1) k.stream->launch(add, grid(a.rows * (a.chunks - 1)), kThreads, a);
     k.stream->launch(f, grid(a.rows * a.chunks), kThreads, a);
   });
@@ -64,8 +65,8 @@ std::vector<Level> levels_of(int64_t size, int64_t k) {
   for (int64_t entries = size;;) {
     Level l{};
     l.entries = entries;
-    l.width = static_cast<unsigned>(std::bit_ceil(
-        static_cast<uint64_t>(std::clamp<int64_t>(entries, 2, int64_t{kSortSlots}))));
+    l.width = static_cast<unsigned>(
+        std::bit_ceil(static_cast<uint64_t>(std::clamp<int64_t>(entries, 2, int64_t{kSortSlots}))));
     l.slots = std::max(l.width, 2 * kThreads);
     l.chunks = (entries + l.width - 1) / l.width;
     l.keep = std::min<int64_t>(k, l.width);

@@ -31,8 +31,8 @@ Divisor divisor(int64_t size) {
 
 const gpu::Function* function_by_size(const Scratch& scratch, std::string_view name,
                                       int64_t element_bytes, bool far) {
-  return function(scratch, std::string(name) + (far ? "_far_b" : "_b") +
-                               std::to_string(element_bytes));
+  return function(scratch,
+                  std::string(name) + (far ? "_far_b" : "_b") + std::to_string(element_bytes));
 }
 
 }  // namespace trainrt::cuda

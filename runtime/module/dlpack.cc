@@ -40,8 +40,8 @@ DLManagedTensorVersioned* state_to_dlpack(const Module& module, const std::strin
   const auto parameter = session.find_parameter(name);
   const Tensor host = parameter != nullptr ? parameter->stored : session.stored_buffer(name);
   if (!host.defined()) {
-    throw Error(ErrorCode::kUsage, "state_to_dlpack: the module has no parameter or buffer '" +
-                                       name + "'");
+    throw Error(ErrorCode::kUsage,
+                "state_to_dlpack: the module has no parameter or buffer '" + name + "'");
   }
   GpuContext* gpu = session.gpu();
   if (gpu == nullptr) return to_dlpack_versioned(host);

@@ -83,11 +83,13 @@ std::vector<std::pair<std::string, Tensor>> entries_of(const Checkpoint& checkpo
     if (parameter == nullptr) {
       throw Error(ErrorCode::kInput, "'" + full + "' belongs to no parameter of the model");
     }
-    if (value.dtype() != parameter->value().dtype() || value.shape() != parameter->value().shape()) {
-      throw Error(ErrorCode::kInput,
-                  "'" + full + "': expected " +
-                      to_string(TensorType{parameter->value().dtype(), parameter->value().shape()}) +
-                      ", found " + to_string(TensorType{value.dtype(), value.shape()}));
+    if (value.dtype() != parameter->value().dtype() ||
+        value.shape() != parameter->value().shape()) {
+      throw Error(
+          ErrorCode::kInput,
+          "'" + full + "': expected " +
+              to_string(TensorType{parameter->value().dtype(), parameter->value().shape()}) +
+              ", found " + to_string(TensorType{value.dtype(), value.shape()}));
     }
     entries.emplace_back(name, value);
   }

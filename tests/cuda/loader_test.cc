@@ -37,9 +37,8 @@ TEST_CASE("no backend: the error says where it was looked for and how to build i
 TEST_CASE("a library of NVIDIA's that is missing is named") {
   const TemporaryFolder folder;
   const std::string needed = library(folder, "cublasLt_gone", "int f() { return 1; }");
-  const std::string path =
-      library(folder, "backend", "int f(); int g() { return f(); }",
-              "-Wl,--no-as-needed -L'" + folder.path() + "' -lcublasLt_gone");
+  const std::string path = library(folder, "backend", "int f(); int g() { return f(); }",
+                                   "-Wl,--no-as-needed -L'" + folder.path() + "' -lcublasLt_gone");
   std::filesystem::remove(needed);
   const std::string text = opening(path);
   CHECK(contains(text, "libcublasLt_gone.so"));

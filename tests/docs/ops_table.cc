@@ -81,7 +81,8 @@ std::string cuda_rows(Op op) {
   if (op == Op::kInput || op == Op::kConstant) return "held";
   if (is_view(op)) return "view";
   if (op == Op::kTransfer) return "copy";
-  if (op == Op::kCall || op == Op::kHook) return "none: a function of the program's runs on the CPU";
+  if (op == Op::kCall || op == Op::kHook)
+    return "none: a function of the program's runs on the CPU";
   if (op == Op::kNormConv || op == Op::kNormConvGrad) return "none: not made for GPUs";
   return "none";
 }
@@ -110,8 +111,8 @@ std::string ir_table() {
             (kind == GradKind::kRule   ? "rule"
              : kind == GradKind::kNone ? "none"
                                        : "refused") +
-            " | " + reference + " | " + row_names(op, true) + " | " + row_names(op, false) +
-            " | " + cuda_rows(op) + " |\n";
+            " | " + reference + " | " + row_names(op, true) + " | " + row_names(op, false) + " | " +
+            cuda_rows(op) + " |\n";
   }
   return text;
 }
@@ -292,7 +293,8 @@ std::string ops_table() {
          "What the operators above are lowered to. Every op runs on the reference kernels in "
          "float32 "
          "and float64; a row\nthat does not support a node passes it on to the next. CUDA kernels "
-         "are written, planned and emulated, and have not\nrun on a GPU yet ([cuda.md](cuda.md)).\n\n" +
+         "are written, planned and emulated, and have not\nrun on a GPU yet "
+         "([cuda.md](cuda.md)).\n\n" +
          ir_table();
 }
 

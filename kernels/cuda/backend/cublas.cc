@@ -76,8 +76,8 @@ void describe(Matrix& matrix, DType type, bool transposed, int64_t rows, int64_t
                                             stored_rows, row_length));
   if (batch == 1) return;
   const auto count = static_cast<int32_t>(batch);
-  TRAINRT_CUBLAS(cublasLtMatrixLayoutSetAttribute(
-      matrix.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
+  TRAINRT_CUBLAS(cublasLtMatrixLayoutSetAttribute(matrix.get(), CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                  &count, sizeof(count)));
   TRAINRT_CUBLAS(cublasLtMatrixLayoutSetAttribute(
       matrix.get(), CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)));
 }
@@ -124,10 +124,9 @@ class MatMul final : public gpu::LibraryCall {
     // Not in place: partial sums are added in an order that does not change.
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
-    for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
       set(preference, attribute, static_cast<uint32_t>(call.alignment));
     }
     int found = 0;

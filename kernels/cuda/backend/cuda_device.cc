@@ -104,8 +104,8 @@ void* CudaDevice::allocate(size_t bytes) {
   const cudaError_t status = cudaMalloc(&address, std::max<size_t>(bytes, 1));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    throw Error(ErrorCode::kMemory, "no " + std::to_string(bytes) + " bytes on cuda:" +
-                                        std::to_string(index_) + ": " +
+    throw Error(ErrorCode::kMemory, "no " + std::to_string(bytes) +
+                                        " bytes on cuda:" + std::to_string(index_) + ": " +
                                         std::to_string(free_memory()) + " are free");
   }
   check(status, "cudaMalloc");
@@ -153,8 +153,8 @@ const gpu::Function* CudaDevice::compile(const std::string& source, std::string_
   // As many at a time as there are cores; the others wait in line.
   static const size_t width = std::max(1u, std::thread::hardware_concurrency());
   const size_t waiting = std::count_if(functions_.begin(), functions_.end(), [](const auto& f) {
-    return f.second->code.valid() && f.second->code.wait_for(std::chrono::seconds(0)) !=
-                                         std::future_status::ready;
+    return f.second->code.valid() &&
+           f.second->code.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   });
   const auto policy = waiting < width ? std::launch::async : std::launch::deferred;
   function->code = std::async(policy, [source, arch = architecture_, cache = cache_] {

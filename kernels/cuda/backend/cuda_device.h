@@ -58,7 +58,6 @@ class CudaStream final : public gpu::Stream {
 
 inline cudaStream_t native(gpu::Stream& stream) { return static_cast<CudaStream&>(stream).get(); }
 
-
 class CublasLt;
 class Cudnn;
 

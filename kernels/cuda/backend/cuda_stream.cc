@@ -46,8 +46,8 @@ void CudaStream::launch(const gpu::Function* function, gpu::Size3 grid, uint32_t
   TRAINRT_CHECK(function != nullptr && function->kernel != nullptr, "a kernel without a function");
   void* parameters[] = {const_cast<void*>(arguments)};
   const cudaError_t status =
-      cudaLaunchKernel(reinterpret_cast<const void*>(function->kernel), dim3(grid.x, grid.y, grid.z),
-                       dim3(threads), parameters, 0, stream_);
+      cudaLaunchKernel(reinterpret_cast<const void*>(function->kernel),
+                       dim3(grid.x, grid.y, grid.z), dim3(threads), parameters, 0, stream_);
   if (status != cudaSuccess) check(status, ("launch of " + function->name).c_str());
 }
 

@@ -122,8 +122,8 @@ class PoolRun final : public gpu::LibraryCall {
     TRAINRT_CUDNN(cudnnSetStream(handle_, native(stream)));
     const float one = 1, zero = 0;
     if (!call_.backward) {
-      TRAINRT_CUDNN(cudnnPoolingForward(handle_, pooling_, &one, x_.get(), in[0], &zero, y_.get(),
-                                        out[0]));
+      TRAINRT_CUDNN(
+          cudnnPoolingForward(handle_, pooling_, &one, x_.get(), in[0], &zero, y_.get(), out[0]));
       return;
     }
     // Averages do not look at x and y, which are asked for all the same.

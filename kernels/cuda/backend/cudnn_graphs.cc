@@ -61,7 +61,7 @@ std::vector<int64_t> widened(std::vector<int64_t> spatial, int64_t filler) {
 struct CudnnGraph::Impl {
   fe::graph::Graph graph;
   int64_t workspace = 0;
-  int capability = 0;  // 0: that of the device
+  int capability = 0;   // 0: that of the device
   bool strict = false;  // no tensor cores on float32
 
   explicit Impl(int sm) : capability(sm) {
@@ -129,10 +129,10 @@ CudnnGraph::CudnnGraph(const gpu::ConvCall& call, int capability)
         Shape per_channel(y.size(), 1);
         per_channel[1] = y[1];
         result->set_dim(y).set_stride(ys);
-        const Tensor bias =
-            impl_->add(2, per_channel, strides_of(per_channel, call.channels_last), DType::kFloat32);
-        result = g.pointwise(
-            result, bias, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
+        const Tensor bias = impl_->add(2, per_channel, strides_of(per_channel, call.channels_last),
+                                       DType::kFloat32);
+        result = g.pointwise(result, bias,
+                             fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
       }
       if (call.relu) {
         result->set_dim(y).set_stride(ys);

@@ -19,6 +19,6 @@ std::vector<gpu::Properties> list() {
 
 extern "C" {
 __attribute__((visibility("default"))) extern const trainrt::cuda::Backend trainrt_cuda_backend;
-const trainrt::cuda::Backend trainrt_cuda_backend = {
-    trainrt::cuda::kAbi, trainrt::cuda::open, trainrt::cuda::list};
+const trainrt::cuda::Backend trainrt_cuda_backend = {trainrt::cuda::kAbi, trainrt::cuda::open,
+                                                     trainrt::cuda::list};
 }

@@ -144,7 +144,8 @@ std::string cached_source(const std::string& source, const std::string& architec
   const int handle = mkstemp(name.data());
   if (handle < 0) return code;
   const std::string bytes = packed({key, code});
-  const bool whole = write(handle, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+  const bool whole =
+      write(handle, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
   close(handle);
   if (whole) fs::rename(name, path, failed);
   if (!whole || failed) fs::remove(name, failed);
@@ -175,9 +176,8 @@ std::string architecture_for(int major, int minor) {
     if (arch < own) best = std::max(best, arch);
   }
   if (best == 0) {
-    throw Error(ErrorCode::kUnsupported,
-                "NVRTC knows no architecture for compute capability " + std::to_string(major) +
-                    "." + std::to_string(minor));
+    throw Error(ErrorCode::kUnsupported, "NVRTC knows no architecture for compute capability " +
+                                             std::to_string(major) + "." + std::to_string(minor));
   }
   return "compute_" + std::to_string(best);
 }

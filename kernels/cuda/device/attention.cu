@@ -1,8 +1,7 @@
-// Attention without a matrix of scores. A block takes 32 rows of one head, eight threads a row: each
-// holds every eighth element of the row, and products of rows are summed among the eight. The rows
-// of the other side pass by in shared memory.
+// Attention without a matrix of scores. A block takes 32 rows of one head, eight threads a row:
+// each holds every eighth element of the row, and products of rows are summed among the eight. The
+// rows of the other side pass by in shared memory.
 #include "kernels/cuda/device/attention.h"
-
 #include "kernels/cuda/device/device.h"
 
 namespace trainrt::cuda {
@@ -275,9 +274,9 @@ __device__ void key_gradient(const AttentionArguments& args) {
 }  // namespace
 
 // By the width of the rows: up to 64, 128 and 256 elements.
-#define ATTENTION(T, kPart, suffix)                                                              \
-  TRAINRT_KERNEL(attention_##suffix, AttentionArguments) { forward<T, kPart>(args); }            \
-  TRAINRT_KERNEL(attention_dq_##suffix, AttentionArguments) { query_gradient<T, kPart>(args); }  \
+#define ATTENTION(T, kPart, suffix)                                                             \
+  TRAINRT_KERNEL(attention_##suffix, AttentionArguments) { forward<T, kPart>(args); }           \
+  TRAINRT_KERNEL(attention_dq_##suffix, AttentionArguments) { query_gradient<T, kPart>(args); } \
   TRAINRT_KERNEL(attention_dkv_##suffix, AttentionArguments) { key_gradient<T, kPart>(args); }
 
 ATTENTION(float, 8, 64_f32)

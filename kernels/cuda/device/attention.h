@@ -14,9 +14,9 @@ struct HeadRows {
 /// Forward: q, k, v to y and log-sums. Backward: dy, q, k, v, y, log-sums to dq, dk, dv.
 struct AttentionArguments {
   HeadRows q, k, v, y, dy, dq, dk, dv;
-  void* log_sums;     // [batch, heads, queries]
-  void* sums;         // backward: of dy y, in the same order
-  const void* mask;   // added to the scores; null: none
+  void* log_sums;    // [batch, heads, queries]
+  void* sums;        // backward: of dy y, in the same order
+  const void* mask;  // added to the scores; null: none
   long long mask_strides[4];
   long long batch, heads, kv_heads, queries, keys, size, value_size;
   double scale;

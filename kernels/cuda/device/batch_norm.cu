@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/batch_norm.h"
-
 #include "kernels/cuda/device/team-inl.h"
 
 namespace trainrt::cuda {
@@ -247,7 +246,7 @@ __device__ void gradient(const BatchNormGradArguments& args) {
 
 }  // namespace
 
-#define BATCH_NORM(T, suffix)                                                                    \
+#define BATCH_NORM(T, suffix)                                                                     \
   TRAINRT_KERNEL(batch_norm_statistics_##suffix, BatchNormSumsArguments) { statistics<T>(args); } \
   TRAINRT_KERNEL(batch_norm_join_##suffix, BatchNormJoinArguments) { join_statistics<T>(args); }  \
   TRAINRT_KERNEL(batch_norm_sums_##suffix, BatchNormSumsArguments) { gradient_sums<T>(args); }    \

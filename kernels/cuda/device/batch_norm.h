@@ -18,7 +18,8 @@ struct BatchNormSumsArguments {
   const void* x;
   // The gradient's only: `result` for the mask (its residual's form), otherwise `bias` or neither.
   const void *dy, *scale, *mean, *variance, *bias, *result;
-  void *out0, *out1;  // mean and sum of squared deviations (or variance, of one part); dscale, dbias
+  void *out0,
+      *out1;  // mean and sum of squared deviations (or variance, of one part); dscale, dbias
   int x_half, dy_half, result_half;
   unsigned lanes;
 };

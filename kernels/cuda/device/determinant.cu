@@ -1,7 +1,6 @@
 // As kernels/reference/determinant.cc: factorizations in double, without a division by what may
 // vanish.
 #include "kernels/cuda/device/determinant.h"
-
 #include "kernels/cuda/device/device.h"
 
 namespace trainrt::cuda {

@@ -1,7 +1,7 @@
 // What device code stands on. The kernels here and the generated ones keep to what this header
-// offers, so that nvcc, NVRTC and (with tests/cuda/emulator/cuda.h before it) any C++ compiler takes
-// them: blocks of up to 256 threads, static __shared__ arrays, __syncthreads, full-warp shuffles,
-// 32-bit integer atomics. Sums have a fixed order: no atomics on floats.
+// offers, so that nvcc, NVRTC and (with tests/cuda/emulator/cuda.h before it) any C++ compiler
+// takes them: blocks of up to 256 threads, static __shared__ arrays, __syncthreads, full-warp
+// shuffles, 32-bit integer atomics. Sums have a fixed order: no atomics on floats.
 #ifndef TRAINRT_KERNELS_CUDA_DEVICE_DEVICE_H_
 #define TRAINRT_KERNELS_CUDA_DEVICE_DEVICE_H_
 

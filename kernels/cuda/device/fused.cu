@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/fused.h"
-
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/fused.h"
 
 namespace trainrt::cuda {
 namespace {

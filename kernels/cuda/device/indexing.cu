@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/indexing.h"
-
 #include "kernels/cuda/device/numbers-inl.h"
 #include "kernels/cuda/device/strided-inl.h"
 
@@ -171,16 +170,16 @@ __device__ void keys(const KeysArguments& args) {
 
 }  // namespace
 
-#define MOVES(T, suffix)                                                                          \
-  TRAINRT_KERNEL(gather_b##suffix, GatherArguments) { gather<T, false>(args); }                   \
-  TRAINRT_KERNEL(gather_far_b##suffix, GatherArguments) { gather<T, true>(args); }                \
-  TRAINRT_KERNEL(gather_tuples_b##suffix, GatherTuplesArguments) {                                \
-    gather_tuples<T, false>(args);                                                                \
-  }                                                                                               \
-  TRAINRT_KERNEL(gather_tuples_far_b##suffix, GatherTuplesArguments) {                            \
-    gather_tuples<T, true>(args);                                                                 \
-  }                                                                                               \
-  TRAINRT_KERNEL(scatter_last_b##suffix, ScatterLastArguments) { scatter_last<T, false>(args); }  \
+#define MOVES(T, suffix)                                                                         \
+  TRAINRT_KERNEL(gather_b##suffix, GatherArguments) { gather<T, false>(args); }                  \
+  TRAINRT_KERNEL(gather_far_b##suffix, GatherArguments) { gather<T, true>(args); }               \
+  TRAINRT_KERNEL(gather_tuples_b##suffix, GatherTuplesArguments) {                               \
+    gather_tuples<T, false>(args);                                                               \
+  }                                                                                              \
+  TRAINRT_KERNEL(gather_tuples_far_b##suffix, GatherTuplesArguments) {                           \
+    gather_tuples<T, true>(args);                                                                \
+  }                                                                                              \
+  TRAINRT_KERNEL(scatter_last_b##suffix, ScatterLastArguments) { scatter_last<T, false>(args); } \
   TRAINRT_KERNEL(scatter_last_far_b##suffix, ScatterLastArguments) { scatter_last<T, true>(args); }
 
 MOVES(unsigned char, 1)
@@ -191,7 +190,7 @@ MOVES(Chunk16, 16)
 
 TRAINRT_KERNEL(scatter_keys, KeysArguments) { keys<false>(args); }
 
-#define SCATTERS(T, suffix)                                                     \
+#define SCATTERS(T, suffix)                                                      \
   TRAINRT_KERNEL(scatter_runs_##suffix, ScatterRunsArguments) { runs<T>(args); } \
   TRAINRT_KERNEL(scatter_ends_##suffix, ScatterRunsArguments) { ends<T>(args); }
 

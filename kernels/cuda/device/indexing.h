@@ -65,15 +65,15 @@ enum class Join : int { kLast, kAdd, kMul, kMax, kMin };
 inline constexpr int kRun = 32;
 
 /// Joins rows [outer, n, row] to their destinations in [outer, size, row], in order. Tuples are
-/// sorted by destination and cut into runs of kRun; what a run has of a destination that began in an
-/// earlier run goes to `heads`, of one that a later run goes on with to `tails`, both
-/// [outer, runs, row], and scatter_ends joins those.
+/// sorted by destination and cut into runs of kRun; what a run has of a destination that began in
+/// an earlier run goes to `heads`, of one that a later run goes on with to `tails`, both [outer,
+/// runs, row], and scatter_ends joins those.
 struct ScatterRunsArguments {
   const void* in;
   void* out;
   void* heads;
   void* tails;
-  const unsigned* keys;   // sorted
+  const unsigned* keys;  // sorted
   const unsigned* order;
   long long n, outer, row, size, runs;
   unsigned none;

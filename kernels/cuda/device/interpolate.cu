@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/interpolate.h"
-
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/interpolate.h"
 
 namespace trainrt::cuda {
 namespace {

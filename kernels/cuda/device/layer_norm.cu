@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/layer_norm.h"
-
 #include "kernels/cuda/device/team-inl.h"
 
 namespace trainrt::cuda {
@@ -196,15 +195,11 @@ __device__ void column_sums(const LayerNormSumsArguments& args) {
 
 }  // namespace
 
-#define LAYER_NORM(direction, prefix, Arguments, T, suffix)                                \
-  TRAINRT_KERNEL(prefix##_warp2_##suffix, Arguments) { direction##_rows<Warp, 2, T>(args); } \
-  TRAINRT_KERNEL(prefix##_warp8_##suffix, Arguments) { direction##_rows<Warp, 8, T>(args); } \
-  TRAINRT_KERNEL(prefix##_warp32_##suffix, Arguments) {                                      \
-    direction##_rows<Warp, 32, T>(args);                                                     \
-  }                                                                                          \
-  TRAINRT_KERNEL(prefix##_block16_##suffix, Arguments) {                                     \
-    direction##_rows<Block, 16, T>(args);                                                    \
-  }                                                                                          \
+#define LAYER_NORM(direction, prefix, Arguments, T, suffix)                                      \
+  TRAINRT_KERNEL(prefix##_warp2_##suffix, Arguments) { direction##_rows<Warp, 2, T>(args); }     \
+  TRAINRT_KERNEL(prefix##_warp8_##suffix, Arguments) { direction##_rows<Warp, 8, T>(args); }     \
+  TRAINRT_KERNEL(prefix##_warp32_##suffix, Arguments) { direction##_rows<Warp, 32, T>(args); }   \
+  TRAINRT_KERNEL(prefix##_block16_##suffix, Arguments) { direction##_rows<Block, 16, T>(args); } \
   TRAINRT_KERNEL(prefix##_long_##suffix, Arguments) { direction##_long<T>(args); }
 
 LAYER_NORM(forward, layer_norm, LayerNormArguments, float, f32)

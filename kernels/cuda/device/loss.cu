@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/loss.h"
-
 #include "kernels/cuda/device/team-inl.h"
 
 namespace trainrt::cuda {
@@ -151,23 +150,25 @@ __device__ void nll_gradient(const LossArguments& args) {
 
 }  // namespace
 
-#define LOSS(T, suffix)                                                                            \
-  TRAINRT_KERNEL(cross_entropy_rows_##suffix, LossArguments) { loss_rows<T>(args); }               \
-  TRAINRT_KERNEL(cross_entropy_columns_##suffix, LossArguments) { loss_columns<T>(args); }         \
-  TRAINRT_KERNEL(cross_entropy_grad_warp2_##suffix, LossArguments) {                               \
-    gradient_rows<Warp, 2, T>(args);                                                               \
-  }                                                                                                \
-  TRAINRT_KERNEL(cross_entropy_grad_warp8_##suffix, LossArguments) {                               \
-    gradient_rows<Warp, 8, T>(args);                                                               \
-  }                                                                                                \
-  TRAINRT_KERNEL(cross_entropy_grad_warp32_##suffix, LossArguments) {                              \
-    gradient_rows<Warp, 32, T>(args);                                                              \
-  }                                                                                                \
-  TRAINRT_KERNEL(cross_entropy_grad_block16_##suffix, LossArguments) {                             \
-    gradient_rows<Block, 16, T>(args);                                                             \
-  }                                                                                                \
-  TRAINRT_KERNEL(cross_entropy_grad_columns_##suffix, LossArguments) { gradient_columns<T>(args); } \
-  TRAINRT_KERNEL(nll_##suffix, LossArguments) { nll<T>(args); }                                    \
+#define LOSS(T, suffix)                                                                    \
+  TRAINRT_KERNEL(cross_entropy_rows_##suffix, LossArguments) { loss_rows<T>(args); }       \
+  TRAINRT_KERNEL(cross_entropy_columns_##suffix, LossArguments) { loss_columns<T>(args); } \
+  TRAINRT_KERNEL(cross_entropy_grad_warp2_##suffix, LossArguments) {                       \
+    gradient_rows<Warp, 2, T>(args);                                                       \
+  }                                                                                        \
+  TRAINRT_KERNEL(cross_entropy_grad_warp8_##suffix, LossArguments) {                       \
+    gradient_rows<Warp, 8, T>(args);                                                       \
+  }                                                                                        \
+  TRAINRT_KERNEL(cross_entropy_grad_warp32_##suffix, LossArguments) {                      \
+    gradient_rows<Warp, 32, T>(args);                                                      \
+  }                                                                                        \
+  TRAINRT_KERNEL(cross_entropy_grad_block16_##suffix, LossArguments) {                     \
+    gradient_rows<Block, 16, T>(args);                                                     \
+  }                                                                                        \
+  TRAINRT_KERNEL(cross_entropy_grad_columns_##suffix, LossArguments) {                     \
+    gradient_columns<T>(args);                                                             \
+  }                                                                                        \
+  TRAINRT_KERNEL(nll_##suffix, LossArguments) { nll<T>(args); }                            \
   TRAINRT_KERNEL(nll_grad_##suffix, LossArguments) { nll_gradient<T>(args); }
 
 LOSS(float, f32)

@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/movement.h"
-
 #include "kernels/cuda/device/strided-inl.h"
 
 namespace trainrt::cuda {
@@ -111,7 +110,8 @@ __device__ inline void sources(const PadAxis& axis, Border border, i64 c, Comb (
       return Comb{start, period, start < axis.padded ? (axis.padded - 1 - start) / period + 1 : 0};
     };
     combs[0] = from(own);
-    if (border == Border::kReflect && c != 0 && c != axis.kept - 1) combs[1] = from(axis.before - c);
+    if (border == Border::kReflect && c != 0 && c != axis.kept - 1)
+      combs[1] = from(axis.before - c);
   }
 }
 
@@ -198,20 +198,20 @@ __device__ void trilu(const TriluArguments& args) {
 
 }  // namespace
 
-#define MOVES(T, suffix)                                                                       \
-  TRAINRT_KERNEL(copy_b##suffix, CopyArguments) { copy<T, false>(args); }                      \
-  TRAINRT_KERNEL(copy_far_b##suffix, CopyArguments) { copy<T, true>(args); }                   \
-  TRAINRT_KERNEL(pad_b##suffix, PadArguments) { pad<T, false>(args); }                         \
-  TRAINRT_KERNEL(pad_far_b##suffix, PadArguments) { pad<T, true>(args); }                      \
-  TRAINRT_KERNEL(concat_b##suffix, PartsArguments) { move_parts<T, false, false>(args); }      \
-  TRAINRT_KERNEL(concat_far_b##suffix, PartsArguments) { move_parts<T, true, false>(args); }   \
-  TRAINRT_KERNEL(split_b##suffix, PartsArguments) { move_parts<T, false, true>(args); }        \
+#define MOVES(T, suffix)                                                                     \
+  TRAINRT_KERNEL(copy_b##suffix, CopyArguments) { copy<T, false>(args); }                    \
+  TRAINRT_KERNEL(copy_far_b##suffix, CopyArguments) { copy<T, true>(args); }                 \
+  TRAINRT_KERNEL(pad_b##suffix, PadArguments) { pad<T, false>(args); }                       \
+  TRAINRT_KERNEL(pad_far_b##suffix, PadArguments) { pad<T, true>(args); }                    \
+  TRAINRT_KERNEL(concat_b##suffix, PartsArguments) { move_parts<T, false, false>(args); }    \
+  TRAINRT_KERNEL(concat_far_b##suffix, PartsArguments) { move_parts<T, true, false>(args); } \
+  TRAINRT_KERNEL(split_b##suffix, PartsArguments) { move_parts<T, false, true>(args); }      \
   TRAINRT_KERNEL(split_far_b##suffix, PartsArguments) { move_parts<T, true, true>(args); }
 
-#define ELEMENT_MOVES(T, suffix)                                                               \
-  TRAINRT_KERNEL(transpose_b##suffix, TransposeArguments) { transpose<T, false>(args); }       \
-  TRAINRT_KERNEL(transpose_far_b##suffix, TransposeArguments) { transpose<T, true>(args); }    \
-  TRAINRT_KERNEL(trilu_b##suffix, TriluArguments) { trilu<T, false>(args); }                   \
+#define ELEMENT_MOVES(T, suffix)                                                            \
+  TRAINRT_KERNEL(transpose_b##suffix, TransposeArguments) { transpose<T, false>(args); }    \
+  TRAINRT_KERNEL(transpose_far_b##suffix, TransposeArguments) { transpose<T, true>(args); } \
+  TRAINRT_KERNEL(trilu_b##suffix, TriluArguments) { trilu<T, false>(args); }                \
   TRAINRT_KERNEL(trilu_far_b##suffix, TriluArguments) { trilu<T, true>(args); }
 
 MOVES(unsigned char, 1)

@@ -1,6 +1,5 @@
 // The second stage of sums with few results.
 #include "kernels/cuda/device/parts.h"
-
 #include "kernels/cuda/device/team-inl.h"
 
 namespace trainrt::cuda {

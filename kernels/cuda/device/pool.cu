@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/pool.h"
-
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/pool.h"
 
 namespace trainrt::cuda {
 namespace {
@@ -48,9 +47,9 @@ __device__ void for_each_cell(const PoolArguments& args, const int* o, F f) {
   }
   for (int t0 = r[0].first; t0 < r[0].last; ++t0) {
     for (int t1 = r[1].first; t1 < r[1].last; ++t1) {
-      const int row = ((begin[0] + t0 * args.dilation[0]) * args.in[1] + begin[1] +
-                       t1 * args.dilation[1]) *
-                      args.in[2];
+      const int row =
+          ((begin[0] + t0 * args.dilation[0]) * args.in[1] + begin[1] + t1 * args.dilation[1]) *
+          args.in[2];
       for (int t2 = r[2].first; t2 < r[2].last; ++t2) f(row + begin[2] + t2 * args.dilation[2]);
     }
   }
@@ -159,9 +158,9 @@ template <typename T>
 __device__ T divisor(const PoolArguments& args, const int* o) {
   T cells = 1;
   for (int d = 0; d < 3; ++d) {
-    const Taps r = args.count_pads ? taps_inside(args, d, o[d], 0,
-                                                 args.pad[d] + args.in[d] + args.pad_end[d])
-                                   : taps_inside(args, d, o[d], args.pad[d], args.in[d]);
+    const Taps r = args.count_pads
+                       ? taps_inside(args, d, o[d], 0, args.pad[d] + args.in[d] + args.pad_end[d])
+                       : taps_inside(args, d, o[d], args.pad[d], args.in[d]);
     cells *= static_cast<T>(r.last - r.first);
   }
   return cells;
@@ -196,14 +195,14 @@ __device__ void average_pool_grad(const PoolArguments& args) {
 
 }  // namespace
 
-#define POOLS(T, Access, suffix)                                                               \
-  TRAINRT_KERNEL(max_pool_maxima_##suffix, PoolArguments) { find_maxima<T, Access>(args); }    \
-  TRAINRT_KERNEL(max_pool_grad_##suffix, PoolArguments) { max_pool_grad<T, Access>(args); }    \
-  TRAINRT_KERNEL(average_pool_##suffix, PoolArguments) { average_pool<T, Access>(args); }      \
+#define POOLS(T, Access, suffix)                                                            \
+  TRAINRT_KERNEL(max_pool_maxima_##suffix, PoolArguments) { find_maxima<T, Access>(args); } \
+  TRAINRT_KERNEL(max_pool_grad_##suffix, PoolArguments) { max_pool_grad<T, Access>(args); } \
+  TRAINRT_KERNEL(average_pool_##suffix, PoolArguments) { average_pool<T, Access>(args); }   \
   TRAINRT_KERNEL(average_pool_grad_##suffix, PoolArguments) { average_pool_grad<T, Access>(args); }
 
-#define MAX_POOLS(T, Access, lowest, suffix)                                                \
-  TRAINRT_KERNEL(max_pool_##suffix, PoolArguments) { max_pool<T, Access>(args, lowest); }   \
+#define MAX_POOLS(T, Access, lowest, suffix)                                              \
+  TRAINRT_KERNEL(max_pool_##suffix, PoolArguments) { max_pool<T, Access>(args, lowest); } \
   TRAINRT_KERNEL(max_pool_indices_##suffix, PoolArguments) { max_pool_indices<T, Access>(args); }
 
 POOLS(float, Floats, f32)

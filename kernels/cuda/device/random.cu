@@ -1,6 +1,5 @@
 // The streams of kernels/philox.h: the same words for the same key on every backend.
 #include "kernels/cuda/device/random.h"
-
 #include "kernels/cuda/device/team-inl.h"
 
 namespace trainrt::cuda {
@@ -86,8 +85,8 @@ __device__ void uniform(const RandomArguments& args) {
   }
 }
 
-/// Box-Muller on two words for each element. Its logarithm and cosine are those of the device, which
-/// may differ from a CPU's in the last bit of double.
+/// Box-Muller on two words for each element. Its logarithm and cosine are those of the device,
+/// which may differ from a CPU's in the last bit of double.
 template <typename T>
 __device__ void normal(const RandomArguments& args) {
   for (i64 block = global_index(); block * 2 < args.size; block += global_size()) {

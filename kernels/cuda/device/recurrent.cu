@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/recurrent.h"
-
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/recurrent.h"
 
 namespace trainrt::cuda {
 namespace {
@@ -173,12 +172,12 @@ __device__ void sum(const CellSumArguments& args) {
 
 }  // namespace
 
-#define CELLS(T, suffix)                                                                     \
-  TRAINRT_KERNEL(lstm_cell_##suffix, CellArguments) { lstm<T>(args); }                       \
-  TRAINRT_KERNEL(lstm_cell_grad_##suffix, CellGradArguments) { lstm_grad<T>(args); }         \
-  TRAINRT_KERNEL(gru_cell_linear_##suffix, CellArguments) { gru_linear<T>(args); }           \
-  TRAINRT_KERNEL(gru_cell_reset_##suffix, CellArguments) { gru_reset<T>(args); }             \
-  TRAINRT_KERNEL(gru_cell_fresh_##suffix, CellArguments) { gru_fresh<T>(args); }             \
+#define CELLS(T, suffix)                                                                       \
+  TRAINRT_KERNEL(lstm_cell_##suffix, CellArguments) { lstm<T>(args); }                         \
+  TRAINRT_KERNEL(lstm_cell_grad_##suffix, CellGradArguments) { lstm_grad<T>(args); }           \
+  TRAINRT_KERNEL(gru_cell_linear_##suffix, CellArguments) { gru_linear<T>(args); }             \
+  TRAINRT_KERNEL(gru_cell_reset_##suffix, CellArguments) { gru_reset<T>(args); }               \
+  TRAINRT_KERNEL(gru_cell_fresh_##suffix, CellArguments) { gru_fresh<T>(args); }               \
   TRAINRT_KERNEL(gru_cell_grad_fresh_##suffix, CellGradArguments) { gru_grad_fresh<T>(args); } \
   TRAINRT_KERNEL(gru_cell_grad_reset_##suffix, CellGradArguments) { gru_grad_reset<T>(args); } \
   TRAINRT_KERNEL(cell_sum_##suffix, CellSumArguments) { sum<T>(args); }

@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/reduce.h"
-
 #include "kernels/cuda/device/numbers-inl.h"
+#include "kernels/cuda/device/reduce.h"
 #include "kernels/cuda/device/strided-inl.h"
 
 namespace trainrt::cuda {
@@ -48,7 +47,9 @@ template <typename T, bool kLargest>
 struct Extreme {
   using Acc = Value<T>;
   using Out = Value<T>;
-  __device__ static Acc start() { return kLargest ? NumberOf<T>::lowest() : NumberOf<T>::largest(); }
+  __device__ static Acc start() {
+    return kLargest ? NumberOf<T>::lowest() : NumberOf<T>::largest();
+  }
   __device__ static Acc lift(T x, i64) { return value_of(x); }
   __device__ static Acc join(Acc a, Acc b, bool) {
     return kLargest ? MaxOf::join(a, b) : MinOf::join(a, b);
@@ -197,22 +198,22 @@ __device__ void finish(const ReduceArguments& args) {
 // Floats count in 32 bits where they can, integers always in 64: they are rare.
 #define NEAR(T, suffix, name, R) \
   TRAINRT_KERNEL(name##_##suffix, ReduceArguments) { reduce<T, R, false>(args); }
-#define FAR(T, suffix, name, R)                                                     \
+#define FAR(T, suffix, name, R)                                                      \
   TRAINRT_KERNEL(name##_far_##suffix, ReduceArguments) { reduce<T, R, true>(args); } \
   TRAINRT_KERNEL(name##_finish_##suffix, ReduceArguments) { finish<T, R>(args); }
 
-#define REDUCTIONS(M, T, suffix)          \
-  M(T, suffix, reduce_sum, Sum)           \
-  M(T, suffix, reduce_mean, Mean)         \
-  M(T, suffix, reduce_prod, Prod)         \
-  M(T, suffix, reduce_max, Largest)       \
+#define REDUCTIONS(M, T, suffix)    \
+  M(T, suffix, reduce_sum, Sum)     \
+  M(T, suffix, reduce_mean, Mean)   \
+  M(T, suffix, reduce_prod, Prod)   \
+  M(T, suffix, reduce_max, Largest) \
   M(T, suffix, reduce_min, Smallest)
-#define SEARCHES(M, T, suffix)            \
-  M(T, suffix, arg_max, ArgLargest)       \
+#define SEARCHES(M, T, suffix)      \
+  M(T, suffix, arg_max, ArgLargest) \
   M(T, suffix, arg_min, ArgSmallest)
 
-#define ALL_FAR(T, suffix)    \
-  REDUCTIONS(FAR, T, suffix)  \
+#define ALL_FAR(T, suffix)   \
+  REDUCTIONS(FAR, T, suffix) \
   SEARCHES(FAR, T, suffix)
 
 TRAINRT_FOR_NUMBERS(ALL_FAR)

@@ -5,9 +5,9 @@
 
 namespace trainrt::cuda {
 
-/// A block has `lanes` threads for each of blockDim.x / lanes neighbouring results, lanes a power of
-/// two. `along`: neighbouring threads read neighbours along the reduced axes, otherwise along the
-/// kept ones. With more than one part each result is reduced in parts of `part` elements to
+/// A block has `lanes` threads for each of blockDim.x / lanes neighbouring results, lanes a power
+/// of two. `along`: neighbouring threads read neighbours along the reduced axes, otherwise along
+/// the kept ones. With more than one part each result is reduced in parts of `part` elements to
 /// `partials` [parts, results], and reduce_finish joins those.
 struct ReduceArguments {
   const void* in;

@@ -1,7 +1,6 @@
 // Pooling over regions of interest, sample by sample as kernels/reference/roi.cc does it.
-#include "kernels/cuda/device/roi.h"
-
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/roi.h"
 
 namespace trainrt::cuda {
 namespace {
@@ -72,8 +71,9 @@ __device__ Range near(const Axis<T>& axis, i64 p) {
 template <typename T>
 __device__ Range cell_range(const Axis<T>& axis, i64 p) {
   const T most = static_cast<T>(axis.cells);
-  return {static_cast<i64>(between(floor(static_cast<T>(p) * axis.bin) + axis.start, T(0), most)),
-          static_cast<i64>(between(ceil(static_cast<T>(p + 1) * axis.bin) + axis.start, T(0), most))};
+  return {
+      static_cast<i64>(between(floor(static_cast<T>(p) * axis.bin) + axis.start, T(0), most)),
+      static_cast<i64>(between(ceil(static_cast<T>(p + 1) * axis.bin) + axis.start, T(0), most))};
 }
 
 /// The two cells around a place; places beyond the outermost cells are theirs.
@@ -161,8 +161,7 @@ struct Largest {
       }
       return;
     }
-    const double inside =
-        roi.for_each_corner(py, px, [&](i64 at, T w) { take(plane, at, w); });
+    const double inside = roi.for_each_corner(py, px, [&](i64 at, T w) { take(plane, at, w); });
     // Samples off the map count as 0.
     const double all = static_cast<double>(roi.y.grid) * static_cast<double>(roi.x.grid);
     if (inside < all && (offset < 0 || value < T(0))) {

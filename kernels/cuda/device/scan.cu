@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/scan.h"
-
 #include "kernels/cuda/device/numbers-inl.h"
+#include "kernels/cuda/device/scan.h"
 #include "kernels/cuda/device/sort-inl.h"
 
 namespace trainrt::cuda {
@@ -90,7 +89,8 @@ __device__ void cumulate(const CumArguments& args) {
         Acc values[kItems];
         Acc sum = neutral;
         for (int i = 0; i < kItems; ++i) {
-          values[i] = own + i < c.count ? static_cast<Acc>(in[c.first + (own + i) * c.step]) : neutral;
+          values[i] =
+              own + i < c.count ? static_cast<Acc>(in[c.first + (own + i) * c.step]) : neutral;
           sum = Join::join(sum, values[i]);
         }
         Acc all = neutral;
@@ -102,7 +102,8 @@ __device__ void cumulate(const CumArguments& args) {
         __syncthreads();
         Acc running = carry;
         if (threadIdx.x > 0) {
-          running = Join::join(carry, threadIdx.x % 32 == 0 ? last[threadIdx.x / 32 - 1] : previous);
+          running =
+              Join::join(carry, threadIdx.x % 32 == 0 ? last[threadIdx.x / 32 - 1] : previous);
         }
         for (int i = 0; i < kItems; ++i) {
           if (own + i >= c.count) break;
@@ -118,7 +119,8 @@ __device__ void cumulate(const CumArguments& args) {
     for (i64 task = global_index(); task < tasks; task += global_size()) {
       const CumChunk c(args, task);
       Acc running = neutral;
-      for (i64 p = 0; p < c.chunk; ++p) running = Join::join(running, before[p * args.rows + c.row]);
+      for (i64 p = 0; p < c.chunk; ++p)
+        running = Join::join(running, before[p * args.rows + c.row]);
       for (i64 i = 0; i < c.count; ++i) {
         const i64 at = c.first + i * c.step;
         const Acc value = static_cast<Acc>(in[at]);
@@ -235,13 +237,13 @@ __device__ void top_k_store(const TopKArguments& args) {
 
 }  // namespace
 
-#define SCANS(T, suffix)                                                               \
-  TRAINRT_KERNEL(cum_sum_totals_##suffix, CumArguments) { totals<T, SumOf>(args); }     \
-  TRAINRT_KERNEL(cum_sum_##suffix, CumArguments) { cumulate<T, SumOf>(args); }          \
+#define SCANS(T, suffix)                                                                 \
+  TRAINRT_KERNEL(cum_sum_totals_##suffix, CumArguments) { totals<T, SumOf>(args); }      \
+  TRAINRT_KERNEL(cum_sum_##suffix, CumArguments) { cumulate<T, SumOf>(args); }           \
   TRAINRT_KERNEL(cum_prod_totals_##suffix, CumArguments) { totals<T, ProductOf>(args); } \
-  TRAINRT_KERNEL(cum_prod_##suffix, CumArguments) { cumulate<T, ProductOf>(args); }     \
-  TRAINRT_KERNEL(top_k_##suffix, TopKArguments) { top_k<T>(args); }                     \
-  TRAINRT_KERNEL(top_k_keys_##suffix, TopKArguments) { top_k_keys<T>(args); }           \
+  TRAINRT_KERNEL(cum_prod_##suffix, CumArguments) { cumulate<T, ProductOf>(args); }      \
+  TRAINRT_KERNEL(top_k_##suffix, TopKArguments) { top_k<T>(args); }                      \
+  TRAINRT_KERNEL(top_k_keys_##suffix, TopKArguments) { top_k_keys<T>(args); }            \
   TRAINRT_KERNEL(top_k_store_##suffix, TopKArguments) { top_k_store<T>(args); }
 
 TRAINRT_FOR_NUMBERS(SCANS)

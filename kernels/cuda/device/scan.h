@@ -19,11 +19,11 @@ struct CumArguments {
 /// results are, and positions. From the tensor, or from what a call before this one left.
 struct TopKArguments {
   const void* in;
-  const void* keys;       // [rows, entries] or null
+  const void* keys;  // [rows, entries] or null
   const unsigned* order;
-  void* next_keys;        // [rows, chunks, keep], or null: the results are final
+  void* next_keys;  // [rows, chunks, keep], or null: the results are final
   unsigned* next_order;
-  void* values;           // [outer, k, inner]
+  void* values;  // [outer, k, inner]
   long long* indices;
   long long rows, size, inner, k;
   long long entries, chunks, keep;  // of a row, of which each chunk of `width` keeps some

@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/softmax.h"
-
 #include "kernels/cuda/device/team-inl.h"
 
 namespace trainrt::cuda {
@@ -67,8 +66,8 @@ __device__ void backward_rows(const SoftmaxArguments& args) {
   }
 }
 
-/// Calls f(first element, split, splits) for each of the block's lanes; lanes beyond the last row get
-/// split = axis, nothing to do, because all threads meet at barriers.
+/// Calls f(first element, split, splits) for each of the block's lanes; lanes beyond the last row
+/// get split = axis, nothing to do, because all threads meet at barriers.
 template <typename F>
 __device__ void for_columns(const SoftmaxArguments& args, F f) {
   const u32 lane = threadIdx.x % args.lanes;
@@ -119,15 +118,19 @@ __device__ void backward_columns(const SoftmaxArguments& args) {
 
 }  // namespace
 
-#define SOFTMAX(direction, prefix, T, suffix)                                                     \
-  TRAINRT_KERNEL(prefix##_warp2_##suffix, SoftmaxArguments) { direction##_rows<Warp, 2, T>(args); } \
-  TRAINRT_KERNEL(prefix##_warp8_##suffix, SoftmaxArguments) { direction##_rows<Warp, 8, T>(args); } \
-  TRAINRT_KERNEL(prefix##_warp32_##suffix, SoftmaxArguments) {                                     \
-    direction##_rows<Warp, 32, T>(args);                                                           \
-  }                                                                                                \
-  TRAINRT_KERNEL(prefix##_block16_##suffix, SoftmaxArguments) {                                    \
-    direction##_rows<Block, 16, T>(args);                                                          \
-  }                                                                                                \
+#define SOFTMAX(direction, prefix, T, suffix)                   \
+  TRAINRT_KERNEL(prefix##_warp2_##suffix, SoftmaxArguments) {   \
+    direction##_rows<Warp, 2, T>(args);                         \
+  }                                                             \
+  TRAINRT_KERNEL(prefix##_warp8_##suffix, SoftmaxArguments) {   \
+    direction##_rows<Warp, 8, T>(args);                         \
+  }                                                             \
+  TRAINRT_KERNEL(prefix##_warp32_##suffix, SoftmaxArguments) {  \
+    direction##_rows<Warp, 32, T>(args);                        \
+  }                                                             \
+  TRAINRT_KERNEL(prefix##_block16_##suffix, SoftmaxArguments) { \
+    direction##_rows<Block, 16, T>(args);                       \
+  }                                                             \
   TRAINRT_KERNEL(prefix##_columns_##suffix, SoftmaxArguments) { direction##_columns<T>(args); }
 
 SOFTMAX(forward, softmax, float, f32)

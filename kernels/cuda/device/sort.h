@@ -11,9 +11,9 @@ inline constexpr int kSortDigits = 16;   // a pass goes by 4 bits
 struct SortArguments {
   const void* keys;
   void* sorted;
-  const unsigned* order;   // position of each key; null: they are in order
+  const unsigned* order;  // position of each key; null: they are in order
   unsigned* sorted_order;
-  unsigned* counts;        // [rows, kSortDigits, chunks]
+  unsigned* counts;              // [rows, kSortDigits, chunks]
   long long rows, size, chunks;  // chunks of kSortSlots in a row
   int shift;
 };

@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/source.h"
-
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/source.h"
 
 namespace trainrt::cuda {
 

@@ -1,6 +1,5 @@
-#include "kernels/cuda/device/state.h"
-
 #include "kernels/cuda/device/device.h"
+#include "kernels/cuda/device/state.h"
 
 namespace trainrt::cuda {
 namespace {

@@ -99,8 +99,8 @@ __device__ void store_items(void* to, bool half, i64 offset, I step, I limit, co
 __device__ inline float lowest_finite(float) { return -3.402823466e+38f; }
 __device__ inline double lowest_finite(double) { return -1.7976931348623157e+308; }
 
-/// Largest value and the sum of e^(value - largest), in one pass. Starting from a finite value keeps
-/// masked scores (-inf) out of the sum; NaN, +inf and nothing but -inf give NaN in the end.
+/// Largest value and the sum of e^(value - largest), in one pass. Starting from a finite value
+/// keeps masked scores (-inf) out of the sum; NaN, +inf and nothing but -inf give NaN in the end.
 template <typename T>
 struct Exponentials {
   T largest = lowest_finite(T(0));

@@ -21,11 +21,16 @@ TRAINRT_KERNEL(twice, Args) {
 }
 )";
 
-bool is_elf(const std::string& code) { return code.starts_with("\x7f" "ELF"); }
+bool is_elf(const std::string& code) {
+  return code.starts_with(
+      "\x7f"
+      "ELF");
+}
 
 std::vector<std::filesystem::path> entries(const TemporaryFolder& folder) {
   std::vector<std::filesystem::path> found;
-  for (const auto& e : std::filesystem::directory_iterator(folder.path())) found.push_back(e.path());
+  for (const auto& e : std::filesystem::directory_iterator(folder.path()))
+    found.push_back(e.path());
   return found;
 }
 
@@ -39,8 +44,8 @@ TEST_CASE("sources become machine code for architectures of which there is none 
 }
 
 TEST_CASE("what does not compile is an error with the compiler's log and the source") {
-  const std::string text = failure([] { cuda::compile_source("int f() { return x; }", "sm_90"); },
-                                   ErrorCode::kInternal);
+  const std::string text =
+      failure([] { cuda::compile_source("int f() { return x; }", "sm_90"); }, ErrorCode::kInternal);
   CHECK(contains(text, "undefined"));
   CHECK(contains(text, "return x"));
 }
@@ -55,10 +60,10 @@ TEST_CASE("machine code is kept on disk and made again when the file is damaged"
   CHECK(cuda::cached_source(kDouble, "sm_90", folder.path()) == code);
   CHECK(std::filesystem::last_write_time(file) == before);
   for (const std::string& damage : {std::string(), std::string("trainrt cubin 1\n"), [&] {
-         std::string bytes = TemporaryFolder::read(file.string());
-         bytes[bytes.size() / 2] ^= 1;
-         return bytes;
-       }()}) {
+                                      std::string bytes = TemporaryFolder::read(file.string());
+                                      bytes[bytes.size() / 2] ^= 1;
+                                      return bytes;
+                                    }()}) {
     std::ofstream(file, std::ios::binary) << damage;
     CHECK(cuda::cached_source(kDouble, "sm_90", folder.path()) == code);
     CHECK(TemporaryFolder::read(file.string()).size() > code.size());

@@ -224,8 +224,8 @@ class EmulatedStream final : public gpu::Stream {
  private:
   void check(const void* address, size_t bytes) const {
     if (!memory_.holds(address, bytes)) {
-      throw Error(ErrorCode::kRuntime, "a copy of " + std::to_string(bytes) +
-                                           " bytes goes beyond the device's memory");
+      throw Error(ErrorCode::kRuntime,
+                  "a copy of " + std::to_string(bytes) + " bytes goes beyond the device's memory");
     }
   }
 
@@ -249,22 +249,23 @@ trainrt_emulated::KernelFunction compile(const std::string& source, const std::s
         << kEmulatedCuda << kDeviceHeader << source
         << "\ntrainrt_emulated::Context* trainrt_emulated_context = nullptr;\n";
     const char* compiler = std::getenv("TRAINRT_TEST_CXX");
-    const std::string command = std::string(compiler != nullptr ? compiler : "g++-14") +
-                                " -std=c++20 -O1 -fPIC -shared -ffp-contract=off -Wl,-Bsymbolic -o '" +
-                                path + "/kernel.so' '" + path + "/kernel.cc' 2> '" + path +
-                                "/log'";
+    const std::string command =
+        std::string(compiler != nullptr ? compiler : "g++-14") +
+        " -std=c++20 -O1 -fPIC -shared -ffp-contract=off -Wl,-Bsymbolic -o '" + path +
+        "/kernel.so' '" + path + "/kernel.cc' 2> '" + path + "/log'";
     if (std::system(command.c_str()) != 0) {
       std::ifstream log(path + "/log");
       std::string text{std::istreambuf_iterator<char>(log), {}};
-      throw Error(ErrorCode::kInternal, "a generated source does not compile:\n" +
-                                            text.substr(0, 2000) + "\n" + source);
+      throw Error(ErrorCode::kInternal,
+                  "a generated source does not compile:\n" + text.substr(0, 2000) + "\n" + source);
     }
     library = dlopen((path + "/kernel.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     std::filesystem::remove_all(path);
   }
   // The block's context is made by the first kernel that runs.
-  auto** context = static_cast<trainrt_emulated::Context**>(dlsym(library, "trainrt_emulated_context"));
+  auto** context =
+      static_cast<trainrt_emulated::Context**>(dlsym(library, "trainrt_emulated_context"));
   *context = trainrt_emulated::current_context();
   void* symbol = dlsym(library, name.c_str());
   if (symbol == nullptr) throw Error(ErrorCode::kInternal, "the source has no kernel " + name);
@@ -285,8 +286,8 @@ class Emulated final : public EmulatedDevice {
 
   void* allocate(size_t bytes) override {
     if (bytes > free_memory()) {
-      throw Error(ErrorCode::kMemory, "the emulated device has no " + std::to_string(bytes) +
-                                          " bytes left");
+      throw Error(ErrorCode::kMemory,
+                  "the emulated device has no " + std::to_string(bytes) + " bytes left");
     }
     void* address = memory_.allocate(bytes);
     counts_.allocated_bytes = memory_.bytes();
@@ -322,7 +323,9 @@ class Emulated final : public EmulatedDevice {
   }
   const Function* compile(const std::string& source, std::string_view name) override {
     counts_.sources.push_back(source);
-    if (!options_.compile) return keep(source, [](const void*) { std::abort(); }, std::string(name));
+    if (!options_.compile)
+      return keep(
+          source, [](const void*) { std::abort(); }, std::string(name));
     return keep(source, testing::compile(source, std::string(name)), std::string(name));
   }
   void finish_compiling() override {}
@@ -353,7 +356,8 @@ class Emulated final : public EmulatedDevice {
                        const std::string& name = {}) {
     if (kernel == nullptr) throw Error(ErrorCode::kInternal, "no device function '" + key + "'");
     auto& function = functions_[key + name];
-    if (!function) function = std::make_unique<Function>(Function{name.empty() ? key : name, kernel});
+    if (!function)
+      function = std::make_unique<Function>(Function{name.empty() ? key : name, kernel});
     return function.get();
   }
   bool allowed(std::string* why) const {

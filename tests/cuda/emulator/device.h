@@ -1,7 +1,7 @@
-// A GPU that is a part of this process: memory that the host must not touch, streams whose work runs
-// as late as it may, kernels on fibers. It finds what a real GPU would find only now and then: reads
-// of results that nobody waited for, staging memory that is overwritten too early, host code that
-// follows a device address, accesses beyond an allocation.
+// A GPU that is a part of this process: memory that the host must not touch, streams whose work
+// runs as late as it may, kernels on fibers. It finds what a real GPU would find only now and then:
+// reads of results that nobody waited for, staging memory that is overwritten too early, host code
+// that follows a device address, accesses beyond an allocation.
 #ifndef TRAINRT_TESTS_CUDA_EMULATOR_DEVICE_H_
 #define TRAINRT_TESTS_CUDA_EMULATOR_DEVICE_H_
 

@@ -162,9 +162,7 @@ class Block {
     fiber->stack.enter(&scheduler_);
   }
 
-  void leave() {
-    current_->stack.leave(scheduler_);
-  }
+  void leave() { current_->stack.leave(scheduler_); }
 
   void set_thread() { context.thread = {current_->thread, 0, 0}; }
 

@@ -231,8 +231,8 @@ void for_each_pooled(const gpu::PoolCall& c, F f) {
       int64_t cell = 0, out_rest = o % out_plane, tap_rest = t, stride = 1;
       bool inside = true;
       for (size_t d = dims; d-- > 0;) {
-        const int64_t at = out_rest % c.y[d + 2] * c.strides[d] + tap_rest % c.kernel[d] -
-                           c.pads_begin[d];
+        const int64_t at =
+            out_rest % c.y[d + 2] * c.strides[d] + tap_rest % c.kernel[d] - c.pads_begin[d];
         inside = inside && at >= 0 && at < c.x[d + 2];
         cell += at * stride;
         stride *= c.x[d + 2];

@@ -6,9 +6,8 @@ namespace trainrt {
 namespace {
 
 TEST_CASE("regions of interest on CUDA") {
-  const Operand rois(Tensor::from<float>({0, 0, 7, 9, 2.5f, 1.25f, 6, 4, -3, -2, 20, 30, 4, 4, 4, 4,
-                                          1, 1, 1.5f, 8},
-                                         {5, 4}));
+  const Operand rois(Tensor::from<float>(
+      {0, 0, 7, 9, 2.5f, 1.25f, 6, 4, -3, -2, 20, 30, 4, 4, 4, 4, 1, 1, 1.5f, 8}, {5, 4}));
   for (const RoiMode mode : {RoiMode::kAverage, RoiMode::kMax, RoiMode::kCellMax}) {
     for (const bool half : {false, true}) {
       for (const int64_t ratio : {0, 2}) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "graph/infer.h"
 #include "kernels/blocked_view.h"
 #include "tests/cuda/test_device.h"
 
@@ -188,11 +189,12 @@ void check_cuda_rows(const RowCase& c, Tolerance tolerance) {
     }
   }
   // These name the type of their result themselves.
-  if (std::holds_alternative<CastAttrs>(c.attrs) ||
-      std::holds_alternative<FillAttrs>(c.attrs) || std::holds_alternative<RandomAttrs>(c.attrs)) {
+  if (std::holds_alternative<CastAttrs>(c.attrs) || std::holds_alternative<FillAttrs>(c.attrs) ||
+      std::holds_alternative<RandomAttrs>(c.attrs)) {
     return;
   }
   if (!any) return;
+  if (c.op == Op::kFused) doubles.out = infer_types(c.op, doubles.in, c.attrs);
   for (size_t i = 0; i < doubles.inputs.size(); ++i) {
     doubles.inputs[i] = doubles.inputs[i].to(doubles.in[i].dtype);
   }

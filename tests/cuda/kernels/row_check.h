@@ -19,7 +19,6 @@ void check_cuda_mixtures(RowCase c, uint32_t inputs, uint32_t outputs, Tolerance
 /// its operands (null: they are fine), 0 or its step + 1.
 std::vector<Buffer> run_cuda_row(const RowCase& c, int32_t* reported = nullptr);
 
-
 }  // namespace trainrt
 
 #endif  // TRAINRT_TESTS_CUDA_KERNELS_ROW_CHECK_H_

@@ -145,7 +145,10 @@ TEST_CASE("a node that reads the other side's value is found") {
   Builder b(graph);
   graph.add_output("y", relu(input(b)).id());
   const std::string text = testing::failure(
-      [&] { verify_sides(graph, {Side::kHost, Side::kDevice}); }, ErrorCode::kInternal);
+      [&] {
+        verify_sides(graph, {Side::kHost, Side::kDevice});
+      },
+      ErrorCode::kInternal);
   CHECK(testing::contains(text, "of the other side"));
 }
 

@@ -26,7 +26,8 @@ TensorMap mlp_batch(int64_t n, uint64_t seed = 1) {
   return {{"x", numbers({n, 4}, seed, DType::kFloat32)},
           {"target", ids([&] {
              std::vector<int64_t> classes;
-             for (int64_t i = 0; i < n; ++i) classes.push_back((i + static_cast<int64_t>(seed)) % 3);
+             for (int64_t i = 0; i < n; ++i)
+               classes.push_back((i + static_cast<int64_t>(seed)) % 3);
              return classes;
            }())}};
 }
@@ -178,7 +179,11 @@ TEST_CASE("an index out of range on the GPU names its node when the loss is read
   options.losses = {"mean"};
   Trainer trainer(gpu, options);
   trainer.step({{"ids", ids({1, 4})}});
-  const std::string text = failure([&] { trainer.step({{"ids", ids({1, 7})}}); }, ErrorCode::kRuntime);
+  const std::string text = failure(
+      [&] {
+        trainer.step({{"ids", ids({1, 7})}});
+      },
+      ErrorCode::kRuntime);
   CHECK(contains(text, "out of range"));
   CHECK(contains(text, "Gather"));
   trainer.step({{"ids", ids({1, 2})}});  // the next one is fine

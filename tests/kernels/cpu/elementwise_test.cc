@@ -1,3 +1,5 @@
+#include "tests/kernels/cases/elementwise.h"
+
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
@@ -11,16 +13,6 @@ const Shape kShapes[] = {{}, {1}, {0}, {3}, {37}, {4, 0, 2}, {5, 7, 11}, {40000}
 
 void check_unary(Op op, double lo, double hi, Tolerance tolerance, const Attrs& attrs = NoAttrs{}) {
   for (const Shape& shape : kShapes) check_rows({op, {Operand(shape, lo, hi)}, attrs}, tolerance);
-}
-
-/// Values at which float32 functions change their nature.
-Tensor special_values() {
-  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  return Tensor::from<float>(
-      {0.0f,   -0.0f,   1.0f, -1.0f, inf,     -inf,     nan,   1e-30f, -1e-30f, 1e-40f,
-       1e30f,  -1e30f,  0.5f, -0.5f, 2.5f,    -2.5f,    88.0f, -88.0f, 104.0f,  -104.0f,
-       200.0f, -200.0f, 9.0f, -9.0f, 0.9999f, -0.9999f, 4.0f,  1e6f},
-      {28});
 }
 
 void check_special(Op op, const Attrs& attrs = NoAttrs{}) {
@@ -122,28 +114,8 @@ TEST_CASE("Cast between float32, integers and bool on CPU") {
     check_special(Op::kCast, CastAttrs{to});
 }
 
-/// Equal shapes, scalars, rows, columns, channels, and both operands stretched.
-const std::vector<std::pair<Shape, Shape>> kPairs = {{{5, 7}, {5, 7}},
-                                                     {{}, {}},
-                                                     {{1}, {1}},
-                                                     {{3, 0}, {3, 0}},
-                                                     {{33, 19}, {}},
-                                                     {{}, {33, 19}},
-                                                     {{33, 19}, {19}},
-                                                     {{19}, {33, 19}},
-                                                     {{33, 19}, {33, 1}},
-                                                     {{33, 1}, {33, 19}},
-                                                     {{2, 3, 4, 5}, {3, 1, 1}},
-                                                     {{3, 1, 1}, {2, 3, 4, 5}},
-                                                     {{4, 1, 6}, {5, 1}},
-                                                     {{2, 1, 3, 1}, {5, 1, 7}},
-                                                     {{200, 300}, {200, 300}},
-                                                     {{2, 40000}, {2, 1}},
-                                                     {{300, 200}, {200}},
-                                                     {{1, 1, 3}, {2, 0, 3}}};
-
 void check_binary(Op op, Tolerance tolerance, double lo = -2, double hi = 2) {
-  for (const auto& [a, b] : kPairs) {
+  for (const auto& [a, b] : broadcast_pairs()) {
     check_rows({op, {Operand(a, lo, hi), Operand(b, lo, hi)}}, tolerance);
   }
 }
@@ -202,7 +174,7 @@ TEST_CASE("Max and Min on CPU hand NaN on") {
 
 TEST_CASE("logic on CPU") {
   for (Op op : {Op::kAnd, Op::kOr, Op::kXor}) {
-    for (const auto& [a, b] : kPairs) {
+    for (const auto& [a, b] : broadcast_pairs()) {
       check_rows({op, {Operand(a, DType::kBool, 0, 1), Operand(b, DType::kBool, 0, 1)}}, kExact);
     }
   }

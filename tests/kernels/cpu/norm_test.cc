@@ -1,8 +1,9 @@
+#include "tests/kernels/cases/norm.h"
+
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <string>
 
-#include "tests/kernels/cases/norm.h"
 #include "tests/kernels/cpu/row_check.h"
 #include "trainrt/error.h"
 

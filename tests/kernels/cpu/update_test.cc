@@ -1,6 +1,7 @@
+#include "tests/kernels/cases/update.h"
+
 #include <catch2/catch_test_macros.hpp>
 
-#include "tests/kernels/cases/update.h"
 #include "tests/kernels/cpu/row_check.h"
 
 namespace trainrt {
