@@ -18,7 +18,8 @@ def _fatbin_impl(ctx):
         command = """set -e
 out="$PWD/{out}"; work="$(mktemp -d)"; trap 'rm -rf "$work"' EXIT
 "{cuda}/bin/nvcc" -fatbin -o "$work/{symbol}" -ccbin "{cxx}" -std=c++20 -O3 -I. {arch} {src}
-cd "$work"; ld -r -b binary -z noexecstack -o "$out" {symbol}""".format(
+cd "$work"; ld -r -b binary -z noexecstack -o {symbol}.o {symbol}
+objcopy --rename-section .data=.rodata,alloc,load,readonly,data,contents --set-section-alignment .rodata=64 {symbol}.o "$out" """.format(
             arch = " ".join(_ARCHITECTURES),
             cuda = CUDA,
             cxx = HOST_CXX,

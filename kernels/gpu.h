@@ -195,8 +195,8 @@ class Device {
   /// A kernel of kernels/cuda/device. Throws Error(kInternal) when there is none of this name.
   virtual const Function* function(std::string_view name) = 0;
   /// The kernel `name` of a source that was written for this run (CUDA C++ without includes, behind
-  /// kernels/cuda/device/device.h). Compiled behind the caller's back and kept on disk; errors are
-  /// thrown by finish_compiling().
+  /// kernels/cuda/device/device.h). Compiled by finish_compiling(), which throws its errors, and
+  /// kept on disk.
   virtual const Function* compile(const std::string& source, std::string_view name) = 0;
   /// Until all functions of compile() are there. Throws Error(kInternal) with the compiler's log.
   virtual void finish_compiling() = 0;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cuda/rows.h"
 #include "trainrt/error.h"
 
 namespace trainrt::cuda {
@@ -206,25 +207,10 @@ std::string_view computed_type(DType dtype) {
       return "float";
     case DType::kFloat64:
       return "double";
-    case DType::kInt8:
-      return "i8";
-    case DType::kInt16:
-      return "i16";
-    case DType::kInt32:
-      return "i32";
-    case DType::kInt64:
-      return "i64";
-    case DType::kUInt8:
     case DType::kBool:
       return "u8";
-    case DType::kUInt16:
-      return "u16";
-    case DType::kUInt32:
-      return "u32";
-    case DType::kUInt64:
-      return "u64";
     default:
-      throw Error(ErrorCode::kInternal, "device code knows no " + std::string(dtype_name(dtype)));
+      return suffix(dtype);
   }
 }
 

@@ -1,7 +1,9 @@
 #include "kernels/cuda/backend/cuda_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
+#include <utility>
 
 #include "kernels/cuda/backend/check.h"
 #include "kernels/cuda/backend/images.h"
@@ -83,7 +85,7 @@ CudaDevice::~CudaDevice() {
   cudaSetDevice(index_);
   cublas_.reset();
   cudnn_.reset();
-  functions_.clear();  // compilations that still run end here
+  functions_.clear();
   for (const auto* list : {&images_, &modules_}) {
     for (cudaLibrary_t library : *list) cudaLibraryUnload(library);
   }
@@ -150,28 +152,39 @@ const gpu::Function* CudaDevice::compile(const std::string& source, std::string_
   if (function != nullptr) return function.get();
   function = std::make_unique<gpu::Function>();
   function->name = name;
-  // As many at a time as there are cores; the others wait in line.
-  static const size_t width = std::max(1u, std::thread::hardware_concurrency());
-  const size_t waiting = std::count_if(functions_.begin(), functions_.end(), [](const auto& f) {
-    return f.second->code.valid() &&
-           f.second->code.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-  });
-  const auto policy = waiting < width ? std::launch::async : std::launch::deferred;
-  function->code = std::async(policy, [source, arch = architecture_, cache = cache_] {
-                     return cached_source(source, arch, cache);
-                   }).share();
+  pending_.push_back({function.get(), source, {}, nullptr});
   return function.get();
 }
 
 void CudaDevice::finish_compiling() {
   use();
-  for (auto& [key, function] : functions_) {
-    if (!function->code.valid()) continue;
-    const std::string code = function->code.get();
-    function->code = {};
-    cudaLibrary_t module = load(code.data(), function->name);
+  std::vector<Pending> pending = std::exchange(pending_, {});
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < pending.size(); i = next++) {
+      try {
+        pending[i].code = cached_source(pending[i].source, architecture_, cache_);
+      } catch (...) {
+        pending[i].error = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (size_t t = 1; t < std::min(cores, pending.size()); ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  for (const Pending& p : pending) {
+    if (p.error != nullptr) {
+      // Asked for again, it is compiled again.
+      for (const Pending& all : pending) functions_.erase("\n" + all.source);
+      std::rethrow_exception(p.error);
+    }
+  }
+  for (const Pending& p : pending) {
+    cudaLibrary_t module = load(p.code.data(), p.function->name);
     modules_.push_back(module);
-    TRAINRT_CUDA(cudaLibraryGetKernel(&function->kernel, module, function->name.c_str()));
+    TRAINRT_CUDA(cudaLibraryGetKernel(&p.function->kernel, module, p.function->name.c_str()));
   }
 }
 

@@ -4,8 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <exception>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,8 +19,7 @@ namespace trainrt::gpu {
 class Function {
  public:
   std::string name;
-  cudaKernel_t kernel = nullptr;
-  std::shared_future<std::string> code;  // of a generated source, until it is loaded
+  cudaKernel_t kernel = nullptr;  // null until a generated source is compiled
 };
 
 }  // namespace trainrt::gpu
@@ -52,6 +51,9 @@ class CudaStream final : public gpu::Stream {
   cudaStream_t get() const { return stream_; }
 
  private:
+  /// Work is given on the stream's device, whichever the thread used last.
+  void use() const;
+
   int device_;
   cudaStream_t stream_ = nullptr;
 };
@@ -97,6 +99,12 @@ class CudaDevice final : public gpu::Device {
   std::vector<cudaLibrary_t> images_;   // of kernels/cuda/device
   std::vector<cudaLibrary_t> modules_;  // of generated sources
   std::map<std::string, std::unique_ptr<gpu::Function>, std::less<>> functions_;
+  struct Pending {
+    gpu::Function* function;
+    std::string source, code;
+    std::exception_ptr error;
+  };
+  std::vector<Pending> pending_;  // generated sources that nobody has waited for
   std::unique_ptr<CublasLt> cublas_;
   std::unique_ptr<Cudnn> cudnn_;
 };

@@ -41,8 +41,11 @@ CudaStream::~CudaStream() {
   cudaStreamDestroy(stream_);
 }
 
+void CudaStream::use() const { TRAINRT_CUDA(cudaSetDevice(device_)); }
+
 void CudaStream::launch(const gpu::Function* function, gpu::Size3 grid, uint32_t threads,
                         const void* arguments, size_t) {
+  use();
   TRAINRT_CHECK(function != nullptr && function->kernel != nullptr, "a kernel without a function");
   void* parameters[] = {const_cast<void*>(arguments)};
   const cudaError_t status =
@@ -52,45 +55,54 @@ void CudaStream::launch(const gpu::Function* function, gpu::Size3 grid, uint32_t
 }
 
 void CudaStream::copy_to_device(void* to, const void* from, size_t bytes) {
+  use();
   TRAINRT_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
 }
 
 void CudaStream::copy_to_host(void* to, const void* from, size_t bytes) {
+  use();
   TRAINRT_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
 }
 
 void CudaStream::copy_on_device(void* to, const void* from, size_t bytes) {
+  use();
   TRAINRT_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_));
 }
 
 void CudaStream::zero(void* to, size_t bytes) {
+  use();
   TRAINRT_CUDA(cudaMemsetAsync(to, 0, bytes, stream_));
 }
 
 void CudaStream::record(gpu::Event& event) {
+  use();
   TRAINRT_CUDA(cudaEventRecord(static_cast<CudaEvent&>(event).get(), stream_));
 }
 
 void CudaStream::wait(gpu::Event& event) {
+  use();
   TRAINRT_CUDA(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get(), 0));
 }
 
 void CudaStream::synchronize() {
-  TRAINRT_CUDA(cudaSetDevice(device_));
+  use();
   TRAINRT_CUDA(cudaStreamSynchronize(stream_));
 }
 
 void CudaStream::begin_recording() {
+  use();
   TRAINRT_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
 }
 
 std::unique_ptr<gpu::Recording> CudaStream::end_recording() {
+  use();
   cudaGraph_t graph = nullptr;
   TRAINRT_CUDA(cudaStreamEndCapture(stream_, &graph));
   return std::make_unique<CudaRecording>(graph);
 }
 
 void CudaStream::run(gpu::Recording& recording) {
+  use();
   TRAINRT_CUDA(cudaGraphLaunch(static_cast<CudaRecording&>(recording).get(), stream_));
 }
 

@@ -35,7 +35,7 @@ template <typename T, int kPart>
 __device__ void read_row(const HeadRows& rows, i64 b, i64 h, i64 t, bool there, i64 size, int lane,
                          T* part) {
   const i64 at = row_at(rows, b, h, t);
-#pragma unroll
+  TRAINRT_UNROLL
   for (int i = 0; i < kPart; ++i) {
     const int c = i * kLanes + lane;
     part[i] = there && c < size ? load<T>(rows.data, rows.half, at + c) : T(0);
@@ -46,7 +46,7 @@ template <typename T, int kPart>
 __device__ void write_row(const HeadRows& rows, i64 b, i64 h, i64 t, i64 size, int lane,
                           const T* part) {
   const i64 at = row_at(rows, b, h, t);
-#pragma unroll
+  TRAINRT_UNROLL
   for (int i = 0; i < kPart; ++i) {
     const int c = i * kLanes + lane;
     if (c < size) store<T>(rows.data, rows.half, at + c, part[i]);
@@ -68,14 +68,14 @@ __device__ void read_tile(const HeadRows& rows, i64 b, i64 h, i64 first, i64 tok
 template <typename T, int kPart>
 __device__ T dot(const T* part, const T* row, int lane) {
   T sum = 0;
-#pragma unroll
+  TRAINRT_UNROLL
   for (int i = 0; i < kPart; ++i) sum += part[i] * row[i * kLanes + lane];
   return among_lanes(sum);
 }
 
 template <typename T, int kPart>
 __device__ void add_row(T* part, T factor, const T* row, int lane) {
-#pragma unroll
+  TRAINRT_UNROLL
   for (int i = 0; i < kPart; ++i) part[i] += factor * row[i * kLanes + lane];
 }
 
@@ -107,6 +107,38 @@ __device__ Work work_of(i64 index, i64 tiles, i64 heads) {
   return {head / heads, head % heads, index % tiles * kRows};
 }
 
+/// A thread's query, and the keys that it and its block see.
+struct Query {
+  i64 b, h, i;
+  bool there;
+  i64 seen, most;
+
+  __device__ Query(const AttentionArguments& args, i64 index, i64 tiles) {
+    const Work w = work_of(index, tiles, args.heads);
+    const i64 last = w.first + kRows < args.queries ? w.first + kRows : args.queries;
+    b = w.b;
+    h = w.h;
+    i = w.first + threadIdx.x / kLanes;
+    there = i < args.queries;
+    seen = there ? visible(args, i) : 0;
+    most = visible(args, last - 1);
+  }
+};
+
+/// Calls f(first) for the keys that a block sees, which lie with their values in shared memory.
+template <typename T, int kPart, typename F>
+__device__ void pass_keys(const AttentionArguments& args, const Query& query, T* keys, T* values,
+                          F f) {
+  const i64 head = query.h / (args.heads / args.kv_heads);
+  for (i64 first = 0; first < query.most; first += Tile<T>::kOthers) {
+    __syncthreads();
+    read_tile<T, kPart>(args.k, query.b, head, first, args.keys, args.size, keys);
+    read_tile<T, kPart>(args.v, query.b, head, first, args.keys, args.value_size, values);
+    __syncthreads();
+    f(first);
+  }
+}
+
 // The softmax runs along: m is the largest score so far, everything is relative to it.
 template <typename T, int kPart>
 __device__ void forward(const AttentionArguments& args) {
@@ -115,52 +147,43 @@ __device__ void forward(const AttentionArguments& args) {
   __shared__ T values[kOthers * kWidth];
   const int lane = threadIdx.x % kLanes;
   const i64 tiles = (args.queries + kRows - 1) / kRows;
-  const i64 count = args.batch * args.heads * tiles, group = args.heads / args.kv_heads;
   const T scale = static_cast<T>(args.scale), none = -static_cast<T>(INFINITY);
-  for (i64 index = blockIdx.x; index < count; index += gridDim.x) {
-    const Work w = work_of(index, tiles, args.heads);
-    const i64 i = w.first + threadIdx.x / kLanes;
-    const bool there = i < args.queries;
-    const i64 seen = there ? visible(args, i) : 0;
-    const i64 last = w.first + kRows < args.queries ? w.first + kRows : args.queries;
-    const i64 most = visible(args, last - 1);  // of any row of the block
+  for (i64 index = blockIdx.x; index < args.batch * args.heads * tiles; index += gridDim.x) {
+    const Query w(args, index, tiles);
     T q[kPart], y[kPart] = {};
-    read_row<T, kPart>(args.q, w.b, w.h, i, there, args.size, lane, q);
+    read_row<T, kPart>(args.q, w.b, w.h, w.i, w.there, args.size, lane, q);
     T m = none, sum = 0;
-    for (i64 first = 0; first < most; first += kOthers) {
-      __syncthreads();
-      read_tile<T, kPart>(args.k, w.b, w.h / group, first, args.keys, args.size, keys);
-      read_tile<T, kPart>(args.v, w.b, w.h / group, first, args.keys, args.value_size, values);
-      __syncthreads();
+    pass_keys<T, kPart>(args, w, keys, values, [&](i64 first) {
       T s[kOthers], peak = m;
-#pragma unroll
+      TRAINRT_UNROLL
       for (int j = 0; j < kOthers; ++j) {
         const T product = dot<T, kPart>(q, keys + j * kWidth, lane);
-        s[j] = first + j < seen ? scale * product + mask_at<T>(args, w.b, w.h, i, first + j) : none;
-        if (first + j < seen) peak = MaxOf::join(peak, s[j]);
+        s[j] = first + j < w.seen ? scale * product + mask_at<T>(args, w.b, w.h, w.i, first + j)
+                                  : none;
+        if (first + j < w.seen) peak = MaxOf::join(peak, s[j]);
       }
-      if (peak == none) continue;  // nothing is seen yet
+      if (peak == none) return;  // nothing is seen yet
       const T factor = m == none ? T(0) : exp(m - peak);
       m = peak;
       sum *= factor;
-#pragma unroll
+      TRAINRT_UNROLL
       for (int c = 0; c < kPart; ++c) y[c] *= factor;
-#pragma unroll
+      TRAINRT_UNROLL
       for (int j = 0; j < kOthers; ++j) {
-        if (first + j >= seen) continue;
+        if (first + j >= w.seen) continue;
         const T e = exp(s[j] - m);
         sum += e;
         add_row<T, kPart>(y, e, values + j * kWidth, lane);
       }
-    }
-    if (!there) continue;
+    });
+    if (!w.there) continue;
     // Without a key the softmax is 0/0, as it is where the mask leaves none.
     if (m == none) sum = static_cast<T>(NAN);
-#pragma unroll
+    TRAINRT_UNROLL
     for (int c = 0; c < kPart; ++c) y[c] = m == none ? sum : y[c] / sum;
-    write_row<T, kPart>(args.y, w.b, w.h, i, args.value_size, lane, y);
+    write_row<T, kPart>(args.y, w.b, w.h, w.i, args.value_size, lane, y);
     if (lane == 0) {
-      static_cast<T*>(args.log_sums)[(w.b * args.heads + w.h) * args.queries + i] = m + log(sum);
+      static_cast<T*>(args.log_sums)[(w.b * args.heads + w.h) * args.queries + w.i] = m + log(sum);
     }
   }
 }
@@ -192,36 +215,26 @@ __device__ void query_gradient(const AttentionArguments& args) {
   __shared__ T values[kOthers * kWidth];
   const int lane = threadIdx.x % kLanes;
   const i64 tiles = (args.queries + kRows - 1) / kRows;
-  const i64 count = args.batch * args.heads * tiles, group = args.heads / args.kv_heads;
   const T scale = static_cast<T>(args.scale);
-  for (i64 index = blockIdx.x; index < count; index += gridDim.x) {
-    const Work w = work_of(index, tiles, args.heads);
-    const i64 i = w.first + threadIdx.x / kLanes;
-    const bool there = i < args.queries;
-    const i64 seen = there ? visible(args, i) : 0;
-    const i64 last = w.first + kRows < args.queries ? w.first + kRows : args.queries;
-    const i64 most = visible(args, last - 1);
-    const i64 row = (w.b * args.heads + w.h) * args.queries + i;
-    const T log_sum = there ? static_cast<const T*>(args.log_sums)[row] : T(0);
-    const T sum = there ? static_cast<const T*>(args.sums)[row] : T(0);
+  for (i64 index = blockIdx.x; index < args.batch * args.heads * tiles; index += gridDim.x) {
+    const Query w(args, index, tiles);
+    const i64 row = (w.b * args.heads + w.h) * args.queries + w.i;
+    const T log_sum = w.there ? static_cast<const T*>(args.log_sums)[row] : T(0);
+    const T sum = w.there ? static_cast<const T*>(args.sums)[row] : T(0);
     T q[kPart], dy[kPart], dq[kPart] = {};
-    read_row<T, kPart>(args.q, w.b, w.h, i, there, args.size, lane, q);
-    read_row<T, kPart>(args.dy, w.b, w.h, i, there, args.value_size, lane, dy);
-    for (i64 first = 0; first < most; first += kOthers) {
-      __syncthreads();
-      read_tile<T, kPart>(args.k, w.b, w.h / group, first, args.keys, args.size, keys);
-      read_tile<T, kPart>(args.v, w.b, w.h / group, first, args.keys, args.value_size, values);
-      __syncthreads();
+    read_row<T, kPart>(args.q, w.b, w.h, w.i, w.there, args.size, lane, q);
+    read_row<T, kPart>(args.dy, w.b, w.h, w.i, w.there, args.value_size, lane, dy);
+    pass_keys<T, kPart>(args, w, keys, values, [&](i64 first) {
       for (int j = 0; j < kOthers; ++j) {
         const T product = dot<T, kPart>(q, keys + j * kWidth, lane);
         const T into = dot<T, kPart>(dy, values + j * kWidth, lane);
-        if (first + j >= seen) continue;
-        const T score = scale * product + mask_at<T>(args, w.b, w.h, i, first + j);
+        if (first + j >= w.seen) continue;
+        const T score = scale * product + mask_at<T>(args, w.b, w.h, w.i, first + j);
         const T ds = scale * chain(into - sum, exp(score - log_sum));
         add_row<T, kPart>(dq, ds, keys + j * kWidth, lane);
       }
-    }
-    if (there) write_row<T, kPart>(args.dq, w.b, w.h, i, args.size, lane, dq);
+    });
+    if (w.there) write_row<T, kPart>(args.dq, w.b, w.h, w.i, args.size, lane, dq);
   }
 }
 

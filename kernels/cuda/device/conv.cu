@@ -247,11 +247,7 @@ __device__ void weight_grad(const ConvArguments& args) {
     multiply(tiles, sums, begin, min(inner, begin + args.part), a, b);
     store_tile(tile, args.out_channels, lines, sums, [&](i64 row, i64 column, S sum) {
       const i64 at = ((tile.part * filters) + filter + row) * lines + column;
-      if (args.parts > 1) {
-        static_cast<S*>(args.result)[at] = sum;
-      } else {
-        static_cast<Out*>(args.result)[at] = finished<Out>(sum, false);
-      }
+      store_part<Out>(args, at, sum);
     });
   }
 }

@@ -111,11 +111,7 @@ __device__ void weight_grad(const ConvArguments& args) {
       if (threadIdx.x != 0 || first + t >= args.taps) continue;
       const i64 at =
           (part.quotient * filters * args.in_channels + plane.quotient) * args.taps + first + t;
-      if (args.parts > 1) {
-        static_cast<S*>(args.result)[at] = sum;
-      } else {
-        static_cast<Out*>(args.result)[at] = finished<Out>(sum, false);
-      }
+      store_part<Out>(args, at, sum);
     }
   }
 }

@@ -65,6 +65,16 @@ __device__ inline int output_at(const ConvArguments& args, int d, int cell, int 
   return o * args.stride[d] == scaled && o < args.out[d] ? o : -1;
 }
 
+/// A sum of one part of the inner dim: a part where there are several, otherwise the result.
+template <typename Out, typename S>
+__device__ void store_part(const ConvArguments& args, i64 at, S sum) {
+  if (args.parts > 1) {
+    static_cast<S*>(args.result)[at] = sum;
+  } else {
+    static_cast<Out*>(args.result)[at] = finished<Out>(sum, false);
+  }
+}
+
 }  // namespace trainrt::cuda
 
 #endif  // TRAINRT_KERNELS_CUDA_DEVICE_CONV_WINDOW_H_
