@@ -1,5 +1,5 @@
-// What a GPU offers to kernels, plans and executors, free of CUDA's headers: rows and plans for a GPU
-// are made and tested on machines without one. libtrainrt_cuda.so implements it with CUDA, the
+// What a GPU offers to kernels, plans and executors, free of CUDA's headers: rows and plans for a
+// GPU are made and tested on machines without one. libtrainrt_cuda.so implements it with CUDA, the
 // tests with an emulation on the CPU.
 #ifndef TRAINRT_KERNELS_GPU_H_
 #define TRAINRT_KERNELS_GPU_H_
@@ -104,12 +104,13 @@ enum class ConvPass : uint8_t { kForward, kData, kWeight };
 
 /// x [N, C, spatial…], w [M, C / group, spatial…], y [N, M, spatial…], each dense in its own order:
 /// row-major, or with `channels_last` the channels innermost. Two or three spatial dims, nothing is
-/// empty; pads may differ from one side to the other. y's dim is (x + pads - dilation (w - 1) - 1) /
-/// stride + 1, rounded down. Inputs and result: kForward x, w (and bias [M]) to y; kData dy, w to
-/// dx; kWeight x, dy to dw. What is read is all float32, and the result too, or all bfloat16, and the
-/// result bfloat16 or float32; dy is of `y_type`, dx of `x_type`, dw of `w_type`. The bias is float32
-/// in any case; it is added to the sums, and ReLU, which leaves NaN as it is, applied before they are
-/// rounded. A library that cannot do exactly that refuses, and is asked again without either.
+/// empty; pads may differ from one side to the other. y's dim is (x + pads - dilation (w - 1) - 1)
+/// / stride + 1, rounded down. Inputs and result: kForward x, w (and bias [M]) to y; kData dy, w to
+/// dx; kWeight x, dy to dw. What is read is all float32, and the result too, or all bfloat16, and
+/// the result bfloat16 or float32; dy is of `y_type`, dx of `x_type`, dw of `w_type`. The bias is
+/// float32 in any case; it is added to the sums, and ReLU, which leaves NaN as it is, applied
+/// before they are rounded. A library that cannot do exactly that refuses, and is asked again
+/// without either.
 struct ConvCall {
   ConvPass pass = ConvPass::kForward;
   Shape x, w, y;

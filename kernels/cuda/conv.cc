@@ -93,7 +93,8 @@ std::unique_ptr<Kernel> plan_library(const NodeView& node, Scratch& scratch) {
   }
   if (!kernel->call) return nullptr;
   if (kernel->finishes) {
-    kernel->finish = Finish(node, scratch, 1, size_of(y.shape, 2, y.shape.size()), y.shape[1], attr.relu);
+    kernel->finish =
+        Finish(node, scratch, 1, size_of(y.shape, 2, y.shape.size()), y.shape[1], attr.relu);
     kernel->sums_in_scratch = y.dtype != DType::kFloat32;
     if (kernel->sums_in_scratch) {
       kernel->sums = book(scratch, static_cast<size_t>(y.size()) * sizeof(float));
@@ -181,18 +182,17 @@ std::unique_ptr<Kernel> plan_own(const NodeView& node, Scratch& scratch) {
                                               static_cast<size_t>(shaped.parts) * dtype_size(sum))
                           : 0;
   name += direct ? "direct_" : "tiles_";
-  return make_kernel([=, bias = node.inputs.size() > 2,
-                      f = function(scratch, name + product_suffix(node)),
-                      finish = Finish(node, scratch, shaped.parts, 1, 1, false)](
-                         const KernelArgs& args) {
-    ConvArguments all = shaped;
-    all.a = args.in[0];
-    all.b = args.in[1];
-    all.bias = bias ? args.in[2] : nullptr;
-    all.result = split ? scratch_at(args, at) : args.out[0];
-    args.stream->launch(f, grid, kThreads, all);
-    if (split) finish.run(args, all.result);
-  });
+  return make_kernel(
+      [=, bias = node.inputs.size() > 2, f = function(scratch, name + product_suffix(node)),
+       finish = Finish(node, scratch, shaped.parts, 1, 1, false)](const KernelArgs& args) {
+        ConvArguments all = shaped;
+        all.a = args.in[0];
+        all.b = args.in[1];
+        all.bias = bias ? args.in[2] : nullptr;
+        all.result = split ? scratch_at(args, at) : args.out[0];
+        args.stream->launch(f, grid, kThreads, all);
+        if (split) finish.run(args, all.result);
+      });
 }
 
 constexpr KernelRow kRows[] = {

@@ -40,7 +40,9 @@ Problem problem_of(const NodeView& node) {
   p.relu = attr.relu;
   int64_t a_dense = p.m * p.k, b_dense = p.k * p.n;
   for (size_t d = rank - 2; d-- > 0;) {  // innermost first
-    const auto size_in = [&](const Shape& s) { return d + s.size() < rank ? 1 : s[d + s.size() - rank]; };
+    const auto size_in = [&](const Shape& s) {
+      return d + s.size() < rank ? 1 : s[d + s.size() - rank];
+    };
     const int64_t in_a = size_in(a), in_b = size_in(b);
     if (c[d] != 1) {
       const Leading outer = {c[d], in_a == 1 ? 0 : a_dense, in_b == 1 ? 0 : b_dense};
@@ -107,8 +109,8 @@ class LibraryProduct final : public Kernel {
   std::unique_ptr<gpu::LibraryCall> call;
   std::vector<Matrices> offsets;
   size_t workspace = 0;
-  bool bias = false;           // the call adds it
-  bool finishes = false;       // what the call leaves
+  bool bias = false;      // the call adds it
+  bool finishes = false;  // what the call leaves
   bool sums_in_scratch = false;
   size_t sums = 0;
   Finish finish;
@@ -186,12 +188,13 @@ std::unique_ptr<Kernel> plan_library(const NodeView& node, Scratch& scratch) {
   };
 
   const DType result = node.outputs[0].dtype;
-  const auto epilogue = p.bias ? p.relu ? gpu::Epilogue::kBiasRelu : gpu::Epilogue::kBias
+  const auto epilogue = p.bias   ? p.relu ? gpu::Epilogue::kBiasRelu : gpu::Epilogue::kBias
                         : p.relu ? gpu::Epilogue::kRelu
                                  : gpu::Epilogue::kNone;
   if (describe(result, epilogue)) {
     kernel->bias = p.bias;
-  } else if (epilogue == gpu::Epilogue::kNone || !describe(sum_type(result), gpu::Epilogue::kNone)) {
+  } else if (epilogue == gpu::Epilogue::kNone ||
+             !describe(sum_type(result), gpu::Epilogue::kNone)) {
     return nullptr;
   } else {
     kernel->finishes = true;
@@ -236,21 +239,21 @@ std::unique_ptr<Kernel> plan_tiles(const NodeView& node, Scratch& scratch) {
   shaped.relu = p.relu;
   const bool split = parts.count > 1;
   const DType sum = sum_type(node.outputs[0].dtype);
-  const size_t at =
-      split ? book(scratch, static_cast<size_t>(node.outputs[0].size() * parts.count) *
-                                dtype_size(sum))
-            : 0;
-  return make_kernel([=, bias = p.bias, f = function(scratch, "matmul_" + product_suffix(node)),
-                      finish = Finish(node, scratch, parts.count, 1, p.n, p.relu)](
-                         const KernelArgs& args) {
-    MatMulArguments all = shaped;
-    all.a = args.in[0];
-    all.b = args.in[1];
-    all.bias = bias ? args.in[2] : nullptr;
-    all.c = split ? scratch_at(args, at) : args.out[0];
-    args.stream->launch(f, blocks_of(tiles * all.parts), kThreads, all);
-    if (split) finish.run(args, all.c);
-  });
+  const size_t at = split
+                        ? book(scratch, static_cast<size_t>(node.outputs[0].size() * parts.count) *
+                                            dtype_size(sum))
+                        : 0;
+  return make_kernel(
+      [=, bias = p.bias, f = function(scratch, "matmul_" + product_suffix(node)),
+       finish = Finish(node, scratch, parts.count, 1, p.n, p.relu)](const KernelArgs& args) {
+        MatMulArguments all = shaped;
+        all.a = args.in[0];
+        all.b = args.in[1];
+        all.bias = bias ? args.in[2] : nullptr;
+        all.c = split ? scratch_at(args, at) : args.out[0];
+        args.stream->launch(f, blocks_of(tiles * all.parts), kThreads, all);
+        if (split) finish.run(args, all.c);
+      });
 }
 
 constexpr KernelRow kRows[] = {

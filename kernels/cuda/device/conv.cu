@@ -1,6 +1,5 @@
 // Convolutions as products by tiles that gather one operand, a group at a time.
 #include "kernels/cuda/device/conv.h"
-
 #include "kernels/cuda/device/conv_window.h"
 
 namespace trainrt::cuda {
@@ -25,7 +24,8 @@ struct Gathered {
   bool there[kLines];
   Sum<T> values[4];
 
-  __device__ Gathered(const ConvArguments& conv, const T* from, Depths& shared, i64 first, i64 lines)
+  __device__ Gathered(const ConvArguments& conv, const T* from, Depths& shared, i64 first,
+                      i64 lines)
       : args(conv), x(from), depths(shared) {
     for (int r = 0; r < kLines; ++r) {
       const i64 line = first + At::line(r);
@@ -175,10 +175,9 @@ __device__ void forward(const ConvArguments& args) {
     const i64 filter = tile.group * args.out_channels;
     Strided<T, true> a(static_cast<const T*>(args.b) + filter * inner, tile.row, args.out_channels,
                        inner, 1);
-    Gathered<T, true> b(args,
-                        static_cast<const T*>(args.a) +
-                            tile.group * args.in_channels * args.in_volume,
-                        depths, tile.column, lines);
+    Gathered<T, true> b(
+        args, static_cast<const T*>(args.a) + tile.group * args.in_channels * args.in_volume,
+        depths, tile.column, lines);
     S sums[4][4];
     multiply(tiles, sums, 0, inner, a, b);
     const Bias* bias = static_cast<const Bias*>(args.bias);
@@ -241,10 +240,9 @@ __device__ void weight_grad(const ConvArguments& args) {
     const i64 filter = tile.group * args.out_channels, begin = tile.part * args.part;
     ByDepth<T, decltype(output)> a(static_cast<const T*>(args.b) + filter * args.out_volume, depths,
                                    output, tile.row, args.out_channels, args.out_volume);
-    Gathered<T, false> b(args,
-                         static_cast<const T*>(args.a) +
-                             tile.group * args.in_channels * args.in_volume,
-                         depths, tile.column, lines);
+    Gathered<T, false> b(
+        args, static_cast<const T*>(args.a) + tile.group * args.in_channels * args.in_volume,
+        depths, tile.column, lines);
     S sums[4][4];
     multiply(tiles, sums, begin, min(inner, begin + args.part), a, b);
     store_tile(tile, args.out_channels, lines, sums, [&](i64 row, i64 column, S sum) {
@@ -260,9 +258,9 @@ __device__ void weight_grad(const ConvArguments& args) {
 
 }  // namespace
 
-#define CONV(T, Out, Bias, suffix)                                                            \
-  TRAINRT_KERNEL(conv_tiles_##suffix, ConvArguments) { forward<T, Out, Bias>(args); }         \
-  TRAINRT_KERNEL(conv_data_grad_tiles_##suffix, ConvArguments) { data_grad<T, Out>(args); }   \
+#define CONV(T, Out, Bias, suffix)                                                          \
+  TRAINRT_KERNEL(conv_tiles_##suffix, ConvArguments) { forward<T, Out, Bias>(args); }       \
+  TRAINRT_KERNEL(conv_data_grad_tiles_##suffix, ConvArguments) { data_grad<T, Out>(args); } \
   TRAINRT_KERNEL(conv_weight_grad_tiles_##suffix, ConvArguments) { weight_grad<T, Out>(args); }
 
 CONV(float, float, float, f32)

@@ -3,9 +3,9 @@
 
 namespace trainrt::cuda {
 
-/// Output o and tap t meet input cell o * stride + t * dilation - pad. Fewer than three spatial dims
-/// are preceded by dims of size 1. x [batch, group, in_channels, in], y [batch, group, out_channels,
-/// out], w [group, out_channels, in_channels, kernel].
+/// Output o and tap t meet input cell o * stride + t * dilation - pad. Fewer than three spatial
+/// dims are preceded by dims of size 1. x [batch, group, in_channels, in], y [batch, group,
+/// out_channels, out], w [group, out_channels, in_channels, kernel].
 struct ConvArguments {
   const void *a, *b;  // forward: x, w; gradient of the data: dy, w; of the weights: x, dy
   const void* bias;   // or null

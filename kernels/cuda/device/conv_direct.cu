@@ -1,5 +1,5 @@
-// Convolutions of groups of few channels, depthwise ones above all, without tiles: a thread for each
-// result, for the gradient of the weights a block.
+// Convolutions of groups of few channels, depthwise ones above all, without tiles: a thread for
+// each result, for the gradient of the weights a block.
 #include "kernels/cuda/device/conv.h"
 #include "kernels/cuda/device/conv_window.h"
 
@@ -14,8 +14,8 @@ __device__ void forward(const ConvArguments& args) {
     const Divided map = divide(i, args.out_volume), image = divide(map.quotient, filters);
     const i64 filter = image.rest, group = divide(filter, args.out_channels).quotient;
     const Place window = window_place(args, image.quotient * args.out_volume + map.rest);
-    const T* x = static_cast<const T*>(args.a) +
-                 group * args.in_channels * args.in_volume + window.offset;
+    const T* x =
+        static_cast<const T*>(args.a) + group * args.in_channels * args.in_volume + window.offset;
     const T* w = static_cast<const T*>(args.b) + filter * inner;
     Sum<T> sum = bias == nullptr ? Sum<T>(0) : bias[filter];
     for (i64 c = 0; c < args.in_channels; ++c) {
@@ -47,8 +47,8 @@ __device__ void data_grad(const ConvArguments& args) {
     const i64 first = channel.quotient * args.out_channels;
     const T* dy =
         static_cast<const T*>(args.a) + (image.quotient * filters + first) * args.out_volume;
-    const T* w = static_cast<const T*>(args.b) +
-                 (first * args.in_channels + channel.rest) * args.taps;
+    const T* w =
+        static_cast<const T*>(args.b) + (first * args.in_channels + channel.rest) * args.taps;
     Sum<T> sum = 0;
     for (i64 m = 0; m < args.out_channels; ++m) {
       i64 tap = m * args.in_channels * args.taps;
@@ -90,7 +90,7 @@ __device__ void weight_grad(const ConvArguments& args) {
     const T* dy = static_cast<const T*>(args.b) + filter.quotient * args.out_volume;
     Place taps[kTaps];
     S sums[kTaps];
-#pragma unroll
+    TRAINRT_UNROLL
     for (int t = 0; t < kTaps; ++t) {
       sums[t] = 0;
       taps[t] = tap_place(args, filter.rest * args.taps + min(first + t, args.taps - 1));
@@ -99,18 +99,18 @@ __device__ void weight_grad(const ConvArguments& args) {
       const Divided image = divide(i, args.out_volume);
       const S d = to_sum(dy[image.quotient * filters * args.out_volume + image.rest]);
       const Place window = window_place(args, i);
-#pragma unroll
+      TRAINRT_UNROLL
       for (int t = 0; t < kTaps; ++t) {
         if (!inside(window.at, taps[t].at, args.in)) continue;
         sums[t] += d * to_sum(x[window.offset + taps[t].offset]);
       }
     }
-#pragma unroll
+    TRAINRT_UNROLL
     for (int t = 0; t < kTaps; ++t) {
       const S sum = block_join<SumOf>(sums[t], S(0));
       if (threadIdx.x != 0 || first + t >= args.taps) continue;
-      const i64 at = (part.quotient * filters * args.in_channels + plane.quotient) * args.taps +
-                     first + t;
+      const i64 at =
+          (part.quotient * filters * args.in_channels + plane.quotient) * args.taps + first + t;
       if (args.parts > 1) {
         static_cast<S*>(args.result)[at] = sum;
       } else {
@@ -122,9 +122,9 @@ __device__ void weight_grad(const ConvArguments& args) {
 
 }  // namespace
 
-#define CONV(T, Out, Bias, suffix)                                                            \
-  TRAINRT_KERNEL(conv_direct_##suffix, ConvArguments) { forward<T, Out, Bias>(args); }        \
-  TRAINRT_KERNEL(conv_data_grad_direct_##suffix, ConvArguments) { data_grad<T, Out>(args); }  \
+#define CONV(T, Out, Bias, suffix)                                                           \
+  TRAINRT_KERNEL(conv_direct_##suffix, ConvArguments) { forward<T, Out, Bias>(args); }       \
+  TRAINRT_KERNEL(conv_data_grad_direct_##suffix, ConvArguments) { data_grad<T, Out>(args); } \
   TRAINRT_KERNEL(conv_weight_grad_direct_##suffix, ConvArguments) { weight_grad<T, Out>(args); }
 
 CONV(float, float, float, f32)

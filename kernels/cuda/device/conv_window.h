@@ -32,8 +32,8 @@ __device__ inline Place window_place(const ConvArguments& args, i64 pixel) {
   Place place;
   const Point o = point_of(image.rest, args.out);
   for (int d = 0; d < 3; ++d) place.at[d] = o.at[d] * args.stride[d] - args.pad[d];
-  place.offset = image.quotient * args.group * args.in_channels * args.in_volume +
-                 index_of(place.at, args.in);
+  place.offset =
+      image.quotient * args.group * args.in_channels * args.in_volume + index_of(place.at, args.in);
   return place;
 }
 

@@ -11,6 +11,13 @@
   extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ Arguments args)
 #endif
 
+/// Before a loop whose arrays are to stay in registers.
+#ifdef TRAINRT_EMULATED_CUDA
+#define TRAINRT_UNROLL
+#else
+#define TRAINRT_UNROLL _Pragma("unroll")
+#endif
+
 namespace trainrt::cuda {
 
 using i64 = long long;

@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/matmul.h"
-
 #include "kernels/cuda/device/tiles.h"
 
 namespace trainrt::cuda {

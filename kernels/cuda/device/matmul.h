@@ -14,7 +14,7 @@ struct MatMulArguments {
   long long a_row, a_column, b_row, b_column;
   long long batches;
   long long sizes[kMaxRank], a_strides[kMaxRank], b_strides[kMaxRank];  // outermost first
-  long long part;  // inner dims of one part
+  long long part;                                                       // inner dims of one part
   int rank, parts;
   bool relu;
 };

@@ -1,5 +1,4 @@
 #include "kernels/cuda/device/product.h"
-
 #include "kernels/cuda/device/tiles.h"
 
 namespace trainrt::cuda {
@@ -14,7 +13,8 @@ __device__ void join(const JoinArguments& args) {
   for (i64 i = global_index(); i < args.size; i += global_size()) {
     S sum = 0;
     for (int part = 0; part < args.parts; ++part) sum += sums[part * args.size + i];
-    if (bias != nullptr) sum += to_sum(bias[divide(divide(i, args.inner).quotient, args.columns).rest]);
+    if (bias != nullptr)
+      sum += to_sum(bias[divide(divide(i, args.inner).quotient, args.columns).rest]);
     out[i] = finished<Out>(sum, args.relu);
   }
 }

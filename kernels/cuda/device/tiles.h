@@ -64,7 +64,8 @@ __device__ Out finished(S sum, bool relu) {
 struct Divided {
   i64 quotient, rest;
 };
-/// Of numbers that are not negative; a division of 64 bits takes several times as long as one of 32.
+/// Of numbers that are not negative; a division of 64 bits takes several times as long as one
+/// of 32.
 __device__ inline Divided divide(i64 a, i64 b) {
   if (((a | b) >> 32) == 0) {
     const u32 q = static_cast<u32>(a) / static_cast<u32>(b);
@@ -125,9 +126,9 @@ struct Tiles {
 };
 
 /// sums[r][s] of row threadIdx.x / 16 + 16 r and column threadIdx.x % 16 + 16 s of the tile, over
-/// inner dims [begin, end). Operands are asked three things: look(k, end) may write to shared memory
-/// what fetch(k, end) reads behind a barrier; fetch() reads the elements of this thread from memory;
-/// put() writes them to the tile.
+/// inner dims [begin, end). Operands are asked three things: look(k, end) may write to shared
+/// memory what fetch(k, end) reads behind a barrier; fetch() reads the elements of this thread from
+/// memory; put() writes them to the tile.
 template <typename S, typename A, typename B>
 __device__ void multiply(Tiles<S>& tiles, S (&sums)[4][4], i64 begin, i64 end, A& a, B& b) {
   const int row = static_cast<int>(threadIdx.x) / 16, column = static_cast<int>(threadIdx.x) % 16;
@@ -154,17 +155,17 @@ __device__ void multiply(Tiles<S>& tiles, S (&sums)[4][4], i64 begin, i64 end, A
       a.fetch(next, end);
       b.fetch(next, end);
     }
-#pragma unroll
+    TRAINRT_UNROLL
     for (int d = 0; d < kDepth; ++d) {
       S x[4], y[4];
-#pragma unroll
+      TRAINRT_UNROLL
       for (int r = 0; r < 4; ++r) {
         x[r] = tiles.a[d][row + 16 * r];
         y[r] = tiles.b[d][column + 16 * r];
       }
-#pragma unroll
+      TRAINRT_UNROLL
       for (int r = 0; r < 4; ++r) {
-#pragma unroll
+        TRAINRT_UNROLL
         for (int s = 0; s < 4; ++s) sums[r][s] += x[r] * y[s];
       }
     }

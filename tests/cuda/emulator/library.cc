@@ -53,10 +53,9 @@ class Loops final : public gpu::LibraryCall {
       : f_(std::move(f)), inputs_(inputs), outputs_(outputs) {}
   size_t workspace_bytes() const override { return 0; }
   void run(gpu::Stream& stream, const void* const* in, void* const* out, void*) const override {
-    enqueue(stream, [f = f_, ins = std::vector<const void*>(in, in + inputs_),
-                     outs = std::vector<void*>(out, out + outputs_)] {
-      f(ins.data(), outs.data());
-    });
+    enqueue(stream,
+            [f = f_, ins = std::vector<const void*>(in, in + inputs_),
+             outs = std::vector<void*>(out, out + outputs_)] { f(ins.data(), outs.data()); });
   }
 
  private:
@@ -79,7 +78,8 @@ DType bias_type(DType result) {
 
 /// Types as kernels/gpu.h has them: all the same, or of bfloat16 operands a float32 result.
 bool known_types(DType a, DType b, DType result, std::string* why) {
-  const bool known = a == b && (a == result || (a == DType::kBFloat16 && result == DType::kFloat32));
+  const bool known =
+      a == b && (a == result || (a == DType::kBFloat16 && result == DType::kFloat32));
   if (!known && why != nullptr) *why = "types are mixed";
   return known;
 }
@@ -88,6 +88,13 @@ bool known_types(DType a, DType b, DType result, std::string* why) {
 
 std::unique_ptr<gpu::LibraryCall> emulated_matmul(const gpu::MatMulCall& call, std::string* why) {
   if (!known_types(call.a, call.b, call.c, why)) return nullptr;
+  // cuBLASLt's limits, or near enough: callers must get by without.
+  if (call.epilogue != gpu::Epilogue::kNone &&
+      (call.c == DType::kFloat64 ||
+       (call.c == DType::kBFloat16 && call.epilogue != gpu::Epilogue::kRelu))) {
+    if (why != nullptr) *why = "no such epilogue";
+    return nullptr;
+  }
   const bool bias = call.epilogue == gpu::Epilogue::kBias ||
                     call.epilogue == gpu::Epilogue::kBiasRelu ||
                     call.epilogue == gpu::Epilogue::kBiasGelu;
@@ -110,8 +117,8 @@ std::unique_ptr<gpu::LibraryCall> emulated_matmul(const gpu::MatMulCall& call, s
             sum = relu(sum);
           }
           if (c.epilogue == gpu::Epilogue::kBiasGelu) {
-            sum = sum / 2 *
-                  (1 + std::tanh(std::sqrt(2 / M_PI) * (sum + 0.044715 * sum * sum * sum)));
+            sum =
+                sum / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (sum + 0.044715 * sum * sum * sum)));
           }
           store(out[0], c.c, b * c.stride_c + i * c.ldc + j, sum);
         }
@@ -132,7 +139,8 @@ struct Image {
     for (size_t d = 2; d < s.size(); ++d) pixels *= s[d];
   }
   int64_t at(int64_t n, int64_t c, int64_t pixel) const {
-    return channels_last ? (n * pixels + pixel) * shape[1] + c : (n * shape[1] + c) * pixels + pixel;
+    return channels_last ? (n * pixels + pixel) * shape[1] + c
+                         : (n * shape[1] + c) * pixels + pixel;
   }
 };
 
@@ -171,13 +179,20 @@ void for_each_product(const gpu::ConvCall& call, F f) {
 
 std::unique_ptr<gpu::LibraryCall> emulated_convolution(const gpu::ConvCall& call,
                                                        std::string* why) {
-  const bool forward = call.pass == gpu::ConvPass::kForward, data = call.pass == gpu::ConvPass::kData;
+  const bool forward = call.pass == gpu::ConvPass::kForward,
+             data = call.pass == gpu::ConvPass::kData;
   const DType first = data ? call.y_type : call.x_type,
               second = call.pass == gpu::ConvPass::kWeight ? call.y_type : call.w_type,
-              result = forward ? call.y_type : data ? call.x_type : call.w_type;
+              result = forward ? call.y_type
+                       : data  ? call.x_type
+                               : call.w_type;
   if (!known_types(first, second, result, why)) return nullptr;
   if (result == DType::kFloat64 || call.x.size() < 4 || (!forward && (call.bias || call.relu))) {
     if (why != nullptr) *why = "not a convolution of float32 or bfloat16 along two or three dims";
+    return nullptr;
+  }
+  if (result == DType::kBFloat16 && call.bias) {  // callers must get by without
+    if (why != nullptr) *why = "adds no bias to bfloat16";
     return nullptr;
   }
   return loops(call.bias ? 3 : 2, 1, [=, c = call](const void* const* in, void* const* out) {

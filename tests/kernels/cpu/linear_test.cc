@@ -1,133 +1,45 @@
+#include "tests/kernels/cases/linear.h"
+
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <limits>
 
 #include "tests/kernels/cpu/row_check.h"
 
 namespace trainrt {
 namespace {
 
-TEST_CASE("MatMul by oneDNN: shapes, transposition, batches") {
-  struct Row {
-    Shape a, b;
-    bool trans_a = false, trans_b = false;
-  };
-  const Row rows[] = {{{5, 7}, {7, 3}},
-                      {{7, 5}, {7, 3}, true},
-                      {{5, 7}, {3, 7}, false, true},
-                      {{7, 5}, {3, 7}, true, true},
-                      {{1, 7}, {7, 1}},
-                      {{5, 1}, {1, 3}},
-                      {{1, 1}, {1, 1}},
-                      {{64, 33}, {33, 128}},
-                      {{2, 3, 5, 7}, {2, 3, 7, 4}},
-                      {{2, 3, 5, 7}, {7, 4}},
-                      {{2, 5, 7}, {4, 7}, false, true},
-                      {{5, 7}, {2, 3, 7, 4}},
-                      {{2, 1, 5, 7}, {3, 7, 4}},
-                      {{2, 7, 5}, {7, 4}, true},
-                      {{4, 1, 5, 7}, {1, 3, 7, 4}},
-                      {{2, 3, 7, 5}, {2, 3, 4, 7}, true, true},
-                      {{6, 1, 7}, {6, 7, 4}},
-                      {{1, 5, 7}, {7, 4}},
-                      {{2, 3, 1, 7}, {1, 3, 7, 1}},
-                      {{100, 70}, {70, 10}}};
-  for (const Row& r : rows) {
-    check_rows({Op::kMatMul, {r.a, r.b}, MatMulAttrs{r.trans_a, r.trans_b}}, kClose);
-    const Shape bias = {r.b[r.b.size() - (r.trans_b ? 2 : 1)]};
-    for (bool relu : {false, true}) {
-      const MatMulAttrs attrs{r.trans_a, r.trans_b, relu};
-      check_rows({Op::kMatMul, {r.a, r.b, bias}, attrs}, kClose);
-    }
-  }
+void check_all(const std::vector<RowCase>& cases, Tolerance tolerance) {
+  for (const RowCase& c : cases) check_rows(c, tolerance);
 }
+
+TEST_CASE("MatMul by oneDNN: shapes, transposition, batches") { check_all(matmul_cases(), kClose); }
 
 TEST_CASE("a ReLU behind a product or a convolution keeps NaN and infinity") {
-  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
-  const Tensor x = Tensor::from<float>({nan, inf, -inf, 1, -1, 0}, {6, 1});
-  const Tensor one = Tensor::from<float>({1}, {1, 1});
-  check_rows({Op::kMatMul, {Operand(x), Operand(one)}, MatMulAttrs{false, false, true}}, kExact);
-  Tensor image(DType::kFloat32, {1, 16, 4, 4});
-  image.data<float>()[20] = nan;
-  image.data<float>()[40] = inf;
-  const ConvAttrs conv{{1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, {}, true};
-  check_rows({Op::kConv, {Operand(image), Shape{16, 16, 3, 3}}, conv}, kClose);
+  check_rows(matmul_of_nan(), kExact);
+  check_rows(conv_of_nan(), kClose);
 }
 
-TEST_CASE("MatMul with empty dims") {
-  check_rows({Op::kMatMul, {Shape{0, 7}, Shape{7, 3}}, MatMulAttrs{}}, kExact);
-  check_rows({Op::kMatMul, {Shape{5, 0}, Shape{0, 3}}, MatMulAttrs{}}, kExact);
-  check_rows({Op::kMatMul, {Shape{2, 0, 5}, Shape{2, 5, 4}}, MatMulAttrs{}}, kExact);
+TEST_CASE("MatMul with empty dims") { check_all(empty_matmuls(), kExact); }
+
+void check_convs(const std::vector<ConvCase>& cases) {
+  for (const ConvCase& c : cases) check_all(conv_rows(c), kClose);
 }
 
-struct ConvCase {
-  Shape x, w;
-  std::vector<int64_t> strides, dilations, begin, end;
-  int64_t group = 1;
-};
+TEST_CASE("2-D convolution and its gradients by oneDNN") { check_convs(kConvs2d); }
 
-Shape output_of(const ConvCase& c) {
-  Shape y = {c.x[0], c.w[0]};
-  for (size_t d = 0; d < c.strides.size(); ++d) {
-    const int64_t reach = (c.w[d + 2] - 1) * c.dilations[d] + 1;
-    y.push_back((c.x[d + 2] + c.begin[d] + c.end[d] - reach) / c.strides[d] + 1);
-  }
-  return y;
-}
-
-void check_conv(const ConvCase& c) {
-  const ConvAttrs attrs{c.strides, c.dilations, c.begin, c.end, c.group, {}};
-  ConvAttrs data = attrs, weights = attrs;
-  data.shape = c.x;
-  weights.shape = c.w;
-  const Shape y = output_of(c);
-  check_rows({Op::kConv, {c.x, c.w}, attrs}, kClose);
-  check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, attrs}, kClose);
-  ConvAttrs with_relu = attrs;
-  with_relu.relu = true;
-  check_rows({Op::kConv, {c.x, c.w, Shape{c.w[0]}}, with_relu}, kClose);
-  check_rows({Op::kConvDataGrad, {y, c.w}, data}, kClose);
-  check_rows({Op::kConvWeightGrad, {c.x, y}, weights}, kClose);
-}
-
-TEST_CASE("2-D convolution and its gradients by oneDNN") {
-  check_conv({{2, 16, 12, 12}, {32, 16, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
-  check_conv({{2, 3, 17, 15}, {16, 3, 7, 7}, {2, 2}, {1, 1}, {3, 3}, {3, 3}});
-  check_conv({{2, 1, 14, 14}, {6, 1, 5, 5}, {1, 1}, {1, 1}, {2, 2}, {2, 2}});
-  check_conv({{1, 5, 9, 8}, {7, 5, 3, 2}, {2, 1}, {1, 2}, {0, 1}, {2, 0}});
-  check_conv({{2, 32, 9, 9}, {64, 32, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}});
-}
-
-TEST_CASE("pointwise convolution by oneDNN, plain and strided") {
-  check_conv({{2, 24, 8, 8}, {16, 24, 1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}});
-  check_conv({{2, 32, 8, 8}, {64, 32, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
-}
+TEST_CASE("pointwise convolution by oneDNN, plain and strided") { check_convs(kPointwiseConvs); }
 
 TEST_CASE("strided pointwise convolution with few channels stays within its memory") {
   for (int64_t channels : {3, 4, 8, 12, 15}) {
-    check_conv({{2, channels, 56, 56}, {32, channels, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}});
+    check_convs({{{2, channels, 56, 56}, {32, channels, 1, 1}, {2, 2}, {1, 1}, {0, 0}, {0, 0}}});
   }
 }
 
-TEST_CASE("depthwise and grouped convolution by oneDNN") {
-  check_conv({{2, 32, 14, 14}, {32, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 32});
-  check_conv({{2, 20, 15, 15}, {20, 1, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 20});
-  check_conv({{2, 32, 10, 10}, {64, 8, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 4});
-  check_conv({{1, 6, 7, 7}, {4, 3, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 2});
-}
+TEST_CASE("depthwise and grouped convolution by oneDNN") { check_convs(kGroupedConvs); }
 
-TEST_CASE("dilated convolution and asymmetric pads by oneDNN") {
-  check_conv({{2, 16, 13, 13}, {16, 16, 3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}});
-  check_conv({{2, 16, 11, 12}, {16, 16, 3, 3}, {2, 2}, {1, 1}, {0, 0}, {1, 1}});
-  check_conv({{2, 4, 11, 12}, {5, 4, 3, 4}, {2, 3}, {2, 1}, {0, 2}, {3, 1}});
-}
+TEST_CASE("dilated convolution and asymmetric pads by oneDNN") { check_convs(kDilatedConvs); }
 
-TEST_CASE("1-D and 3-D convolution by oneDNN") {
-  check_conv({{2, 8, 31}, {16, 8, 5}, {1}, {1}, {2}, {2}});
-  check_conv({{2, 16, 30}, {16, 16, 3}, {2}, {2}, {1}, {0}});
-  check_conv({{1, 3, 6, 7, 8}, {16, 3, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}});
-  check_conv({{2, 16, 5, 6, 7}, {16, 16, 2, 3, 3}, {1, 2, 2}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}});
-}
+TEST_CASE("1-D and 3-D convolution by oneDNN") { check_convs(kConvs1dAnd3d); }
 
 /// Activations in nChw16c; x stays plain where it has few channels, as in a first layer.
 void check_blocked_conv(const ConvCase& c) {
