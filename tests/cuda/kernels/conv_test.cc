@@ -38,8 +38,11 @@ TEST_CASE("convolutions of few channels on CUDA") {
 }
 
 TEST_CASE("convolutions of several tiles on CUDA") {
+  // The last one has pixels enough for the gradient of the weights to be summed in parts.
   check_convs({{{1, 70, 5, 6}, {75, 70, 2, 1}, {1, 1}, {1, 1}, {0, 0}, {1, 0}},
-               {{2, 20, 9, 5}, {140, 10, 1, 3}, {2, 1}, {1, 1}, {0, 1}, {0, 1}, 2}});
+               {{2, 20, 9, 5}, {140, 10, 1, 3}, {2, 1}, {1, 1}, {0, 1}, {0, 1}, 2},
+               {{4, 12, 13, 14}, {10, 12, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}});
+  check_bf16({{4, 12, 13, 14}, {10, 12, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}});
 }
 
 TEST_CASE("convolution in bfloat16 on CUDA") {
