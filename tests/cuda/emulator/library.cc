@@ -213,9 +213,90 @@ std::unique_ptr<gpu::LibraryCall> emulated_convolution(const gpu::ConvCall& call
   });
 }
 
-std::unique_ptr<gpu::LibraryCall> emulated_attention(const gpu::AttentionCall&, std::string* why) {
-  if (why != nullptr) *why = "not emulated";
-  return nullptr;
+std::unique_ptr<gpu::LibraryCall> emulated_attention(const gpu::AttentionCall& call, std::string*) {
+  return loops(
+      call.backward ? 6 : 3, call.backward ? 3 : 2,
+      [c = call](const void* const* in, void* const* out) {
+        using Rows = gpu::AttentionCall::Operand;
+        const size_t first = c.backward ? 1 : 0;
+        const int64_t group = c.heads / c.kv_heads;
+        const auto at = [](const Rows& r, int64_t b, int64_t h, int64_t t) {
+          return b * r.batch + h * r.head + t * r.token;
+        };
+        std::vector<double> dk(static_cast<size_t>(c.batch * c.kv_heads * c.keys * c.size)),
+            dv(static_cast<size_t>(c.batch * c.kv_heads * c.keys * c.value_size));
+        for (int64_t b = 0; b < c.batch; ++b) {
+          for (int64_t h = 0; h < c.heads; ++h) {
+            for (int64_t i = 0; i < c.queries; ++i) {
+              const int64_t seen = c.causal ? std::min(c.keys, i + c.keys - c.queries + 1) : c.keys;
+              const auto dot = [&](size_t x, int64_t x_at, size_t y, int64_t y_at, int64_t n) {
+                double sum = 0;
+                for (int64_t e = 0; e < n; ++e) {
+                  sum += load(in[x], c.type, x_at + e) * load(in[y], c.type, y_at + e);
+                }
+                return sum;
+              };
+              const int64_t row = (b * c.heads + h) * c.queries + i, kv = h / group;
+              std::vector<double> weights(static_cast<size_t>(seen));
+              double peak = -INFINITY, sum = 0;
+              for (int64_t j = 0; j < seen; ++j) {
+                double& score = weights[static_cast<size_t>(j)];
+                score =
+                    c.scale * dot(first, at(c.q, b, h, i), first + 1, at(c.k, b, kv, j), c.size);
+                peak = std::max(peak, score);
+              }
+              for (const double score : weights) sum += std::exp(score - peak);
+              const double log_sum =
+                  c.backward ? load(in[5], DType::kFloat32, row) : peak + std::log(sum);
+              for (double& score : weights) score = std::exp(score - log_sum);
+              if (!c.backward) {
+                store(out[1], DType::kFloat32, row, log_sum);
+                for (int64_t e = 0; e < c.value_size; ++e) {
+                  double value = 0;
+                  for (int64_t j = 0; j < seen; ++j) {
+                    value += weights[static_cast<size_t>(j)] *
+                             load(in[2], c.type, at(c.v, b, kv, j) + e);
+                  }
+                  store(out[0], c.type, at(c.y, b, h, i) + e, value);
+                }
+                continue;
+              }
+              const double inner = dot(0, at(c.dy, b, h, i), 4, at(c.y, b, h, i), c.value_size);
+              std::vector<double> dq(static_cast<size_t>(c.size));
+              for (int64_t j = 0; j < seen; ++j) {
+                const double weight = weights[static_cast<size_t>(j)];
+                const double into = dot(0, at(c.dy, b, h, i), 3, at(c.v, b, kv, j), c.value_size);
+                const double ds = c.scale * weight * (into - inner);
+                const int64_t key = (b * c.kv_heads + kv) * c.keys + j;
+                for (int64_t e = 0; e < c.size; ++e) {
+                  dq[static_cast<size_t>(e)] += ds * load(in[2], c.type, at(c.k, b, kv, j) + e);
+                  dk[static_cast<size_t>(key * c.size + e)] +=
+                      ds * load(in[1], c.type, at(c.q, b, h, i) + e);
+                }
+                for (int64_t e = 0; e < c.value_size; ++e) {
+                  dv[static_cast<size_t>(key * c.value_size + e)] +=
+                      weight * load(in[0], c.type, at(c.dy, b, h, i) + e);
+                }
+              }
+              for (int64_t e = 0; e < c.size; ++e) {
+                store(out[0], c.type, at(c.dq, b, h, i) + e, dq[static_cast<size_t>(e)]);
+              }
+            }
+          }
+        }
+        for (int64_t row = 0; c.backward && row < c.batch * c.kv_heads * c.keys; ++row) {
+          const int64_t b = row / c.keys / c.kv_heads, kv = row / c.keys % c.kv_heads,
+                        j = row % c.keys;
+          for (int64_t e = 0; e < c.size; ++e) {
+            store(out[1], c.type, at(c.dk, b, kv, j) + e,
+                  dk[static_cast<size_t>(row * c.size + e)]);
+          }
+          for (int64_t e = 0; e < c.value_size; ++e) {
+            store(out[2], c.type, at(c.dv, b, kv, j) + e,
+                  dv[static_cast<size_t>(row * c.value_size + e)]);
+          }
+        }
+      });
 }
 
 namespace {

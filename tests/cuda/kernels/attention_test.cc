@@ -51,13 +51,37 @@ TEST_CASE("attention with masks on CUDA, one of which hides every key of a query
   }
 }
 
-TEST_CASE("attention of values that are kept as bfloat16 on CUDA") {
-  const Shape s{2, 2, 6, 16};
-  RowCase c{Op::kAttention, {s, s, s}, AttentionAttrs{0.25, true, false, false}};
-  for (const uint32_t inputs : {0b111u, 0b010u}) {
+/// Forward and backward with everything kept as bfloat16, which the library takes, and with a part.
+void check_bf16(const std::vector<Shape>& operands, const AttentionAttrs& attrs, const Shape& y) {
+  RowCase c{Op::kAttention, {operands.begin(), operands.end()}, attrs};
+  const uint32_t all = (1u << operands.size()) - 1;
+  for (const uint32_t inputs : {all, 1u}) {
     c.bf16_inputs = inputs;
     c.bf16_outputs = 1;
     check_cuda_rows(c, kClose);
+  }
+  c.bf16_inputs = c.bf16_outputs = 0;
+  const TestNode node(c);
+  const std::vector<Buffer> out = run_cuda_row(c);
+  RowCase grad{Op::kAttentionGrad, {Operand(y)}, attrs};
+  grad.inputs.insert(grad.inputs.end(), c.inputs.begin(), c.inputs.end());
+  for (size_t i = 0; i < 2; ++i) {
+    Tensor t(DType::kFloat32, node.out[i].shape);
+    std::copy_n(reinterpret_cast<const float*>(out[i].data()), t.size(), t.data<float>().data());
+    grad.inputs.emplace_back(t);
+  }
+  grad.bf16_inputs = (1u << (operands.size() + 2)) - 1;  // not the log-sums
+  grad.bf16_outputs = all;
+  check_cuda_rows(grad, {3e-5, false});
+}
+
+TEST_CASE("attention of values that are kept as bfloat16 on CUDA") {
+  const Shape s{2, 2, 6, 16};
+  for (const bool causal : {false, true}) {
+    check_bf16({s, s, s}, AttentionAttrs{0.25, causal, false, false}, s);
+    check_bf16({{1, 4, 3, 8}, {1, 2, 5, 8}, {1, 2, 5, 16}}, AttentionAttrs{0.3, causal},
+               {1, 4, 3, 16});
+    check_bf16({{2, 4, 3, 2, 8}}, AttentionAttrs{0.3, causal, true, true}, {2, 4, 2, 8});
   }
 }
 
